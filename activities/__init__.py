@@ -1,0 +1,1 @@
+"""Activities and coupons: the ledger, its rules, the back office, and the shopper's wallet."""

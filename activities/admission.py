@@ -1,0 +1,122 @@
+"""What activities tell the admission desk in Redis: close before a commit, admit after it, and the public list."""
+
+import logging
+from datetime import datetime
+
+import orjson
+from celery import current_app
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from activities.models import Activity, DiscountTerms
+from activities.statuses import ActivityStatus
+from seize import store
+from seize.keys import shard_of
+
+log = logging.getLogger(__name__)
+
+STORE_FAULTS = (store.StoreUnavailable, store.OutcomeUnknown)
+
+
+def unix_ms(moment: datetime) -> int:
+    """A datetime as Unix ms, rounded down."""
+    return int(moment.timestamp() * 1_000_000) // 1000
+
+
+def rules_of(activity: Activity) -> store.Rules:
+    """An activity's row as the rules that Redis keeps."""
+    states = {ActivityStatus.PAUSED: "paused", ActivityStatus.VOIDED: "voided"}
+    return store.Rules(
+        activity_id=activity.pk,
+        uid=activity.uid,
+        epoch=activity.epoch,
+        version=activity.version,
+        state=states.get(ActivityStatus(activity.status), "open"),
+        starts_ms=unix_ms(activity.starts_at),
+        ends_ms=unix_ms(activity.ends_at),
+        per_user=activity.per_user_limit,
+        total=activity.stock_total,
+        settled=activity.settled_at is not None,
+    )
+
+
+def activity_close(*, activity: Activity, state: str) -> None:
+    """Stop selling before the commit. A Redis that cannot be reached is stopped by the comparison later."""
+    try:
+        store.close(activity_id=activity.pk, uid=activity.uid, state=state)
+    except STORE_FAULTS as fault:
+        log.warning("activity %s could not be closed before its commit: %s", activity.pk, fault)
+
+
+def activity_admit(*, activity_id: int) -> str:
+    """Bring Redis up to a committed row, and the public list with it.
+
+    :return: what ``preheat.lua`` said, or 'unavailable'. Nothing depends on it: the dispatcher
+        compares every second and mends what did not arrive here.
+    """
+    try:
+        answer = store.preheat(rules_of(Activity.objects.get(pk=activity_id)))
+        if answer == "rebuild":
+            # Until the first load is done an unknown id must not be called unknown.
+            store.shard_unload(shard=shard_of(activity_id))
+            _rebuild_hint(activity_id)
+        list_publish()
+    except STORE_FAULTS as fault:
+        log.warning("activity %s is committed but not yet in Redis: %s", activity_id, fault)
+        return "unavailable"
+    return answer
+
+
+def _rebuild_hint(activity_id: int) -> None:
+    try:
+        # By name: the task lives above this app, and the message is only a hint.
+        current_app.send_task(
+            "sync.rebuild_activity", kwargs={"activity_id": activity_id}, expires=5, retry=False, ignore_result=True
+        )
+    except OperationalError as fault:
+        log.warning("no hint for activity %s, the dispatcher will see it: %s", activity_id, fault)
+
+
+def list_publish() -> bool:
+    """Write ``ACTIVITY:LIST`` from the ledger; False when a later reader has already written.
+
+    Its elements hold times as Unix ms, money as text, and the stored status; what is shown is
+    computed from them when it is read.
+    """
+    stamp_us = store.time_us()
+    now = datetime.fromtimestamp(stamp_us / 1_000_000, tz=timezone.get_default_timezone())
+    rows = Activity.objects.listed(now=now).order_by("starts_at", "id")
+    text = orjson.dumps([list_element(activity) for activity in rows]).decode()
+    return store.list_write(stamp_us=stamp_us, text=text)
+
+
+def list_element(activity: Activity) -> dict[str, object]:
+    """One activity as ``ACTIVITY:LIST`` holds it."""
+    return {
+        "id": str(activity.pk),
+        "name": activity.name,
+        "rules_text": activity.rules_text,
+        **terms_body(activity),
+        "status": activity.status,
+        "starts_ms": unix_ms(activity.starts_at),
+        "ends_ms": unix_ms(activity.ends_at),
+        "valid_days": activity.valid_days,
+        "valid_until_ms": None if activity.valid_until is None else unix_ms(activity.valid_until),
+        "stock_total": activity.stock_total,
+        "per_user_limit": activity.per_user_limit,
+    }
+
+
+def terms_body(terms: DiscountTerms) -> dict[str, object]:
+    """What a coupon is worth, money as text with two decimals."""
+
+    def money(value: object) -> str | None:
+        return None if value is None else f"{value:.2f}"
+
+    return {
+        "kind": terms.kind,
+        "min_spend": money(terms.min_spend),
+        "amount_off": money(terms.amount_off),
+        "pay_percent": terms.pay_percent,
+        "max_off": money(terms.max_off),
+    }

@@ -1,0 +1,97 @@
+"""A shopper's coupons: those in the ledger, and those won that are still on their way."""
+
+import re
+from datetime import datetime
+
+from activities.admission import terms_body, unix_ms
+from activities.models import Activity, Coupon
+from seize.claims import Claim, claims_lookup
+from seize.responses import rfc3339
+
+PAGE_SIZE = 20
+
+
+class CursorInvalid(Exception):
+    """The cursor is not one that this server gave out; start again without one."""
+
+
+def wallet_page(*, user_id: int, cursor: str | None, now: datetime) -> dict[str, object]:
+    """One page of a shopper's coupons: pending claims first, then rows, newest first.
+
+    The queue is read before the rows: a claim that is drained in between is then seen twice,
+    and dropped once, while the other order would miss it.
+
+    :param cursor: the last page's ``next_cursor``, None for the first page.
+    :raises CursorInvalid: not a cursor of ours.
+    :raises seize.store.StoreUnavailable: Redis is not there.
+    """
+    before = _cursor_parse(cursor)
+    pending = pending_claims(user_id=user_id) if before is None else []
+    rows = Coupon.objects.filter(user_id=user_id).select_related("activity").order_by("-id")
+    page = list((rows if before is None else rows.filter(id__lt=before))[: PAGE_SIZE + 1])
+    more = len(page) > PAGE_SIZE
+    page = page[:PAGE_SIZE]
+    waiting = _without_rows(pending, user_id=user_id)
+    results = [_pending_body(claim, activity, now=now) for claim, activity in waiting]
+    results += [_coupon_body(coupon, now=now) for coupon in page]
+    return {
+        "server_time": rfc3339(unix_ms(now)),
+        "results": results,
+        "next_cursor": f"c{page[-1].pk}" if more else None,
+    }
+
+
+def _cursor_parse(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not re.fullmatch(r"c[1-9][0-9]{0,17}", cursor):
+        raise CursorInvalid("'cursor' must be the next_cursor of the page before.")
+    return int(cursor[1:])
+
+
+def pending_claims(*, user_id: int) -> list[tuple[Claim, Activity]]:
+    """The shopper's claims that wait in a queue, newest first, each with its activity."""
+    activities = {activity.pk: activity for activity in Activity.objects.watched()}
+    wanted = [
+        (activity.pk, user_id, seq)
+        for activity in activities.values()
+        for seq in range(1, activity.per_user_limit + 1)
+    ]
+    claims = [claim for claim in claims_lookup(wanted) if claim.uid == activities[claim.activity_id].uid]
+    claims.sort(key=lambda claim: (-claim.seized_ms, -claim.activity_id, -claim.seq))
+    return [(claim, activities[claim.activity_id]) for claim in claims]
+
+
+def _without_rows(pending: list[tuple[Claim, Activity]], *, user_id: int) -> list[tuple[Claim, Activity]]:
+    """Drop claims that became rows since the queue was read."""
+    if not pending:
+        return []
+    of_pending = Coupon.objects.filter(user_id=user_id, activity__in=[activity for _claim, activity in pending])
+    rows = set(of_pending.values_list("activity_id", "seq"))
+    return [(claim, activity) for claim, activity in pending if (claim.activity_id, claim.seq) not in rows]
+
+
+def _pending_body(claim: Claim, activity: Activity, *, now: datetime) -> dict[str, object]:
+    seized_at = datetime.fromtimestamp(claim.seized_ms / 1000, tz=now.tzinfo)
+    coming = Coupon(
+        activity=activity,
+        seq=claim.seq,
+        seized_at=seized_at,
+        expires_at=activity.coupon_expires_at(seized_at=seized_at),
+        **{term: getattr(activity, term) for term in Coupon.TERMS},
+    )
+    return _coupon_body(coupon=coming, now=now)
+
+
+def _coupon_body(coupon: Coupon, *, now: datetime) -> dict[str, object]:
+    return {
+        "id": None if coupon.pk is None else str(coupon.pk),
+        "activity_id": str(coupon.activity.pk),
+        "activity_name": coupon.activity.name,
+        "seq": coupon.seq,
+        "state": "pending" if coupon.pk is None else "issued",
+        "status": coupon.effective_status(now=now).value.lower(),
+        **terms_body(coupon),
+        "seized_at": rfc3339(unix_ms(coupon.seized_at)),
+        "expires_at": rfc3339(unix_ms(coupon.expires_at)),
+    }

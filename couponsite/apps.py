@@ -1,0 +1,7 @@
+"""Django's registration of the project itself, for its commands and translations."""
+
+from django.apps import AppConfig
+
+
+class CouponSiteConfig(AppConfig):
+    name = "couponsite"

@@ -1,0 +1,322 @@
+"""All settings, from the environment only (and from ``.env`` for what the environment leaves out).
+
+Without any setting this is a development site on embedded servers: SQLite under ``var/`` and the
+Valkey that ``script/server`` runs. ``.env.example`` lists every variable.
+"""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+from django.urls import reverse_lazy
+from django.utils.translation import gettext_lazy as _
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environ.Env()
+ENV_FILE = Path(os.environ.get("ENV_FILE") or BASE_DIR / ".env")
+if ENV_FILE.is_file():
+    environ.Env.read_env(ENV_FILE)
+VAR_DIR = Path(os.environ.get("VAR_DIR") or BASE_DIR / "var").resolve()
+
+# -- Development or production --------------------------------------------------------------------
+
+ENVIRONMENT = env("ENVIRONMENT", default="development")
+if ENVIRONMENT not in ("development", "production"):
+    raise ImproperlyConfigured(f"ENVIRONMENT is 'development' or 'production', not {ENVIRONMENT!r}.")
+DEVELOPMENT = ENVIRONMENT == "development"
+DEBUG = env.bool("DEBUG", default=False)
+
+DEVELOPMENT_SECRET = "development-only-secret-that-production-refuses-0123456789abcdef"
+
+
+def secret_read(name: str, *, default: str = DEVELOPMENT_SECRET) -> str:
+    """One secret from the environment; in production it must be there, long, and not the development one."""
+    value = str(env(name, default=default))
+    if not DEVELOPMENT and (len(value) < 32 or "development-only" in value):
+        raise ImproperlyConfigured(
+            f"{name} must be a secret of at least 32 characters in production; make one with "
+            "python3 -c 'import secrets; print(secrets.token_urlsafe(48))'."
+        )
+    return value
+
+
+SECRET_KEY = secret_read("SECRET_KEY")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"] if DEVELOPMENT else [])
+if not DEVELOPMENT and not ALLOWED_HOSTS:
+    raise ImproperlyConfigured("ALLOWED_HOSTS must name the site's hosts in production, separated by commas.")
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+# -- Application ----------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "django_celery_beat",
+    "couponsite",
+    "sync",
+    "activities",
+    "seize",
+]
+MIDDLEWARE = [
+    "couponsite.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "couponsite.urls"
+WSGI_APPLICATION = "couponsite.wsgi.application"
+APPEND_SLASH = False
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2_500_000
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+
+# -- Language and time ----------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = env("TIME_ZONE", default="Asia/Shanghai")
+
+# -- Static files ---------------------------------------------------------------------------------
+
+STATIC_HOST = env("STATIC_HOST", default="").rstrip("/")  # S26: a CDN in front of /static/, off by default
+STATIC_URL = f"{STATIC_HOST}/static/"
+STATIC_ROOT = VAR_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+WHITENOISE_MANIFEST_STRICT = False
+
+# -- The ledger: MySQL or MariaDB by DATABASE_URL, else SQLite under var/ ---------------------------
+
+
+def database_read() -> dict[str, object]:
+    """The default database with the options that the ledger relies on."""
+    url = env("DATABASE_URL", default="")
+    if url.startswith("mariadb://"):
+        url = "mysql://" + url.removeprefix("mariadb://")
+    config: dict[str, object] = dict(env.db_url_config(url or f"sqlite:///{VAR_DIR / 'db.sqlite3'}"))
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        if not url:
+            VAR_DIR.mkdir(parents=True, exist_ok=True)
+        config["OPTIONS"] = {
+            "timeout": 20,
+            # A transaction that reads first and locks later loses to "database is locked".
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+        }
+    elif config["ENGINE"] == "django.db.backends.mysql":
+        config["CONN_MAX_AGE"] = env.int("DATABASE_CONN_MAX_AGE", default=60)
+        config["CONN_HEALTH_CHECKS"] = True
+        config["OPTIONS"] = {
+            "charset": "utf8mb4",
+            "isolation_level": "read committed",
+            "connect_timeout": 5,
+            "read_timeout": 30,
+            "write_timeout": 30,
+            # A stopped worker must not keep the lock on an activity's row for long.
+            "init_command": "SET SESSION sql_mode='STRICT_TRANS_TABLES', innodb_lock_wait_timeout="
+            f"{env.int('DATABASE_LOCK_WAIT_S', default=2)}, wait_timeout={env.int('DATABASE_WAIT_TIMEOUT_S', default=120)}",
+        }
+    else:
+        raise ImproperlyConfigured("DATABASE_URL is mysql://…, mariadb://… or sqlite:///….")
+    return config
+
+
+DATABASES = {"default": database_read()}
+
+# -- Redis: one for seizing, one for the broker, one for caches -------------------------------------
+
+
+def redis_embedded_url() -> str:
+    """The URL that ``script/server`` left for other terminals, or nothing."""
+    path = VAR_DIR / "run" / "redis.url"
+    return path.read_text().strip() if path.is_file() else ""
+
+
+def redis_sibling(url: str, *, database: int) -> str:
+    """The same server with another database number; a socket's number is a query parameter."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return f"{url.split('?')[0]}?db={database}"
+    return urlunsplit(parts._replace(path=f"/{database}"))
+
+
+REDIS_URL = env("REDIS_URL", default="") or redis_embedded_url()
+REDIS_TIMEOUT_S = env.float("REDIS_TIMEOUT_S", default=1.0)
+REDIS_CONNECT_TIMEOUT_S = env.float("REDIS_CONNECT_TIMEOUT_S", default=1.0)
+REDIS_POOL_SIZE = env.int("REDIS_POOL_SIZE", default=64)
+
+CACHES = {
+    "default": {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": env("CACHE_URL", default="") or redis_sibling(REDIS_URL or "redis://127.0.0.1:1/0", database=2),
+        "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 1, "SOCKET_TIMEOUT": 1},
+    }
+}
+
+# -- Celery ---------------------------------------------------------------------------------------
+
+CELERY_BROKER_URL = env("CELERY_BROKER_URL", default="") or redis_sibling(
+    REDIS_URL or "redis://127.0.0.1:1/0", database=1
+).replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
+CELERY_TIMEZONE = TIME_ZONE
+CELERY_ENABLE_UTC = True
+CELERY_TASK_IGNORE_RESULT = True  # Flower reads results from events; nobody else asks for them
+CELERY_WORKER_SEND_TASK_EVENTS = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TASK_TIME_LIMIT = 60
+CELERY_TASK_SOFT_TIME_LIMIT = 50
+CELERY_TASK_ANNOTATIONS = {"sync.rebuild_activity": {"time_limit": 80, "soft_time_limit": 75}}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    # A worker that was killed gives its message back after this; longer than any task may run.
+    "visibility_timeout": 90,
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    # Without these a publisher hangs on a dead broker.
+    "socket_timeout": 10,
+    "socket_connect_timeout": 2,
+    "retry_on_timeout": False,
+}
+CELERY_BEAT_SCHEDULER = "sync.beat:SingleBeatScheduler"
+CELERY_BEAT_SYNC_EVERY = 1
+CELERY_BEAT_MAX_LOOP_INTERVAL = 1
+
+# -- Sync -----------------------------------------------------------------------------------------
+
+SYNC_BATCH_SIZE = env.int("SYNC_BATCH_SIZE", default=500)
+SYNC_LEASE_MS = 5_000
+SYNC_DRAIN_SECONDS = 20
+PREHEAT_DAYS = 31  # S15: running, or starting within one month
+LIST_ENDED_DAYS = 7
+
+# -- API ------------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["seize.authentication.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "EXCEPTION_HANDLER": "couponsite.problems.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+}
+JWT_ALGORITHM = env("JWT_ALGORITHM", default="HS256")
+if JWT_ALGORITHM == "HS256":
+    JWT_SIGNING_KEY = JWT_VERIFYING_KEY = secret_read("JWT_SIGNING_KEY", default=SECRET_KEY)
+elif JWT_ALGORITHM == "RS256":
+    # Keys are PEM text; a site that only verifies tokens of another issuer leaves out the private one.
+    JWT_SIGNING_KEY = str(env("JWT_PRIVATE_KEY", default="")).replace("\\n", "\n")
+    JWT_VERIFYING_KEY = str(env("JWT_PUBLIC_KEY", default="")).replace("\\n", "\n")
+    if not JWT_VERIFYING_KEY:
+        raise ImproperlyConfigured("JWT_ALGORITHM=RS256 needs JWT_PUBLIC_KEY (PEM).")
+else:
+    raise ImproperlyConfigured(f"JWT_ALGORITHM is HS256 or RS256, not {JWT_ALGORITHM!r}.")
+JWT_ISSUER = env("JWT_ISSUER", default="") or None
+JWT_AUDIENCE = env("JWT_AUDIENCE", default="") or None
+JWT_LEEWAY_S = 30
+ACCESS_TOKEN_LIFETIME_S = env.int("ACCESS_TOKEN_LIFETIME_S", default=3600)
+SIMPLE_JWT = {
+    "ALGORITHM": JWT_ALGORITHM,
+    "SIGNING_KEY": JWT_SIGNING_KEY,
+    "VERIFYING_KEY": JWT_VERIFYING_KEY if JWT_ALGORITHM == "RS256" else "",
+    "ISSUER": JWT_ISSUER,
+    "AUDIENCE": JWT_AUDIENCE,
+    "LEEWAY": JWT_LEEWAY_S,
+    "ACCESS_TOKEN_LIFETIME": timedelta(seconds=ACCESS_TOKEN_LIFETIME_S),
+    "REFRESH_TOKEN_LIFETIME": timedelta(days=14),
+}
+
+# -- Transport security ---------------------------------------------------------------------------
+
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+if not DEVELOPMENT:
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=True)
+    SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=3600)
+    if env.bool("BEHIND_PROXY", default=False):
+        SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+# -- Logging --------------------------------------------------------------------------------------
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env("LOG_LEVEL", default="INFO")},
+    "loggers": {"celery.app.trace": {"level": "WARNING"}, "celery.beat": {"level": "WARNING"}},
+}
+
+# -- Back office ----------------------------------------------------------------------------------
+
+UNFOLD = {
+    "SITE_TITLE": _("Coupon seizing"),
+    "SITE_HEADER": _("Coupon seizing"),
+    "SITE_SUBHEADER": _("Back office"),
+    "SITE_SYMBOL": "confirmation_number",
+    "SHOW_HISTORY": True,
+    "SHOW_VIEW_ON_SITE": False,
+    "SIDEBAR": {
+        "navigation": [
+            {
+                "title": _("Sale"),
+                "items": [
+                    {"title": _("Activities"), "icon": "campaign", "link": reverse_lazy("admin:activities_activity_changelist")},
+                    {"title": _("Coupons"), "icon": "confirmation_number", "link": reverse_lazy("admin:activities_coupon_changelist")},
+                ],
+            },
+            {
+                "title": _("Sync"),
+                "items": [
+                    {"title": _("Dead letters"), "icon": "report", "link": reverse_lazy("admin:sync_deadletter_changelist")},
+                    {"title": _("Schedule"), "icon": "schedule", "link": reverse_lazy("admin:django_celery_beat_periodictask_changelist")},
+                ],
+            },
+            {
+                "title": _("People"),
+                "items": [{"title": _("Users"), "icon": "group", "link": reverse_lazy("admin:auth_user_changelist")}],
+            },
+        ],
+    },
+}

@@ -1,0 +1,298 @@
+"""script/server: set-up, then Valkey, web, worker, beat and Flower under supervisord until Ctrl-C."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from console import fail, say, step
+from project import PYTHON, ROOT, VAR, manage, program, setting
+from services import pid_is_alive, pidfile_kill, port_is_free, port_pick, valkey_binary, valkey_config
+from setup import setup
+
+RUN = VAR / "run"
+LOGS = VAR / "log"
+STATE = RUN / "server.json"  # the running server: pid, ports; removed when it stops
+REDIS_URL_FILE = RUN / "redis.url"  # what manage.py in another terminal reads
+READY_SECONDS = 120
+NAMES = ("valkey", "web", "worker", "beat", "flower")
+
+
+def port_choose(name: str, default: int) -> int:
+    """The port of a setting, or the next free one from its default.
+
+    :raises SystemExit: code 2, when the port that was asked for is not a port or is taken.
+    """
+    asked = setting(name)
+    if asked:
+        if not asked.isdigit() or not 1 <= int(asked) <= 65535:
+            fail(f"{name} must be a port from 1 to 65535, not {asked!r}.")
+        if not port_is_free(int(asked)):
+            fail(f"{name}={asked} is in use by another program: choose another port.")
+        return int(asked)
+    for port in range(default, default + 50):
+        if port_is_free(port):
+            if port != default:
+                say(f"note: port {default} is in use, taking {port} (set {name} to choose).")
+            return port
+    fail(f"no free port from {default} to {default + 49}: set {name}.")
+
+
+def redis_embedded() -> tuple[str, str]:
+    """Configuration path and URL of the embedded Valkey; port and password stay as long as they can."""
+    folder = VAR / "valkey"
+    kept = folder / "secret.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    state = json.loads(kept.read_text()) if kept.exists() else {"password": secrets.token_urlsafe(24), "port": 0}
+    if not state["port"] or not port_is_free(state["port"]):
+        state["port"] = port_pick()
+    kept.touch(mode=0o600)
+    kept.write_text(json.dumps(state))
+    config = valkey_config(folder, port=state["port"], password=state["password"])
+    return str(config), f"redis://:{state['password']}@127.0.0.1:{state['port']}/0"
+
+
+def programs(*, port: int, flower_port: int, valkey_conf: str | None) -> dict[str, list[str]]:
+    """Command line of each program."""
+    celery = [program("celery"), "-A", "couponsite"]
+    commands = {
+        "web": [program("gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}", "--worker-class", "gthread",
+                "--workers", setting("WEB_WORKERS", "2"), "--threads", setting("WEB_THREADS", "8"),
+                "--timeout", "30", "--graceful-timeout", "10", "--no-control-socket"],
+        # S20: core 1, max 10, discard when busy → ten processes, and one drain a queue at a time.
+        "worker": [*celery, "worker", "--concurrency", setting("WORKER_CONCURRENCY", "10"), "--loglevel", "WARNING",
+                   "--without-gossip", "--without-mingle", "-E"],
+        "beat": [*celery, "beat", "--loglevel", "WARNING", "--pidfile="],
+        "flower": [*celery, "flower", "--address=127.0.0.1", f"--port={flower_port}", "--max_tasks=10000",
+                   f"--basic-auth={setting('FLOWER_BASIC_AUTH', 'admin:admin')}"],
+    }  # fmt: skip
+    if valkey_conf:
+        commands["valkey"] = [valkey_binary(), valkey_conf]
+    return commands
+
+
+def supervisord_config(commands: dict[str, list[str]], *, environment: dict[str, str]) -> Path:
+    """Write supervisord's configuration: Valkey first and last, everything restarted when it dies."""
+
+    def quoted(value: str) -> str:
+        return value.replace("%", "%%")
+
+    lines = [
+        "[supervisord]",
+        "nodaemon=true",
+        f"logfile={quoted(str(LOGS / 'supervisord.log'))}",
+        "logfile_maxbytes=5MB",
+        "logfile_backups=1",
+        f"pidfile={quoted(str(RUN / 'supervisord.pid'))}",
+        f"childlogdir={quoted(str(LOGS))}",
+        "minfds=1024",
+    ]
+    for name in sorted(commands, key=NAMES.index):
+        own = {"DATABASE_WAIT_TIMEOUT_S": "5"} if name == "worker" else {}
+        pairs = ",".join(f'{key}="{quoted(value)}"' for key, value in {**environment, **own}.items())
+        lines += [
+            f"[program:{name}]",
+            f"command={quoted(shlex.join(commands[name]))}",
+            f"directory={quoted(str(ROOT))}",
+            f"environment={pairs}",
+            f"priority={10 + 10 * NAMES.index(name)}",
+            "autorestart=true",
+            "startsecs=1",
+            "startretries=1000000",
+            "stopwaitsecs=15",
+            # Valkey must outlive the others' last writes; it has no children to signal.
+            "stopasgroup=true",
+            "killasgroup=true",
+            "redirect_stderr=true",
+            f"stdout_logfile={quoted(str(LOGS / (name + '.log')))}",
+            "stdout_logfile_maxbytes=10MB",
+            "stdout_logfile_backups=2",
+        ]
+    path = RUN / "supervisord.conf"
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+class LogFollower(threading.Thread):
+    """Print what programs log, each line with the program's name in front."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(daemon=True)
+        self.offsets = {name: self._size(LOGS / f"{name}.log") for name in names}
+        self.width = max(len(name) for name in names)
+        self.ended = threading.Event()
+
+    @staticmethod
+    def _size(path: Path) -> int:
+        return path.stat().st_size if path.exists() else 0
+
+    def run(self) -> None:
+        while not self.ended.wait(0.2):
+            self.print_new()
+
+    def print_new(self) -> None:
+        """Print whole lines that came since the last call; start over when a log was rotated."""
+        for name, offset in self.offsets.items():
+            path = LOGS / f"{name}.log"
+            size = self._size(path)
+            if size == offset:
+                continue
+            with path.open("rb") as log:
+                log.seek(offset if offset < size else 0)
+                chunk = log.read()
+            whole = chunk[: chunk.rfind(b"\n") + 1]
+            self.offsets[name] = (offset if offset < size else 0) + len(whole)
+            for line in whole.decode("utf-8", "replace").splitlines():
+                say(f"{name:<{self.width}} | {line}")
+
+
+def http_get(url: str, *, auth: str = "") -> tuple[int, bytes]:
+    """Status and body, or (0, b"") when nobody answers."""
+    request = urllib.request.Request(url, headers={"Accept": "application/json, text/html;q=0.9, */*;q=0.8"})
+    if auth:
+        request.add_header("Authorization", "Basic " + base64.b64encode(auth.encode()).decode())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=5) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, b""
+    except OSError:
+        return 0, b""
+
+
+def is_ready(*, port: int, flower_port: int, development: bool) -> bool:
+    """Whether web and Flower answer and, in development, the worker has loaded every demo activity."""
+    status, body = http_get(f"http://127.0.0.1:{port}/market/consumer/activity/list")
+    if status != 200 or http_get(f"http://127.0.0.1:{flower_port}/healthcheck")[0] != 200:
+        return False
+    results = json.loads(body)["results"]
+    loaded = all(result["stock_left"] is not None for result in results if result["status"] != "ended")
+    return loaded and (bool(results) or not development)
+
+
+def running_report() -> bool:
+    """Say where the running server of this checkout is, if there is one."""
+    try:
+        state = json.loads(STATE.read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    if not pid_is_alive(state["pid"]):
+        return False
+    say(f"script/server is already running here (pid {state['pid']}):")
+    addresses_print(state["port"], state["flower_port"])
+    return True
+
+
+def addresses_print(port: int, flower_port: int) -> None:
+    """The URLs, and how to log in."""
+    development = setting("ENVIRONMENT", "development") == "development"
+    login = "   log in as admin / admin (development only)" if development else ""
+    say(f"  admin    http://127.0.0.1:{port}/admin/{login}")
+    say(f"  API      http://127.0.0.1:{port}/market/consumer/activity/list")
+    say(f"  Flower   http://127.0.0.1:{flower_port}/{login}")
+
+
+def curl_print(port: int, env: dict[str, str]) -> None:
+    """A line to paste that wins a coupon: a shopper who has none yet, the first running activity."""
+    _status, body = http_get(f"http://127.0.0.1:{port}/market/consumer/activity/list?tab=ongoing")
+    open_now = [result for result in json.loads(body or b'{"results": []}')["results"] if result["stock_left"]]
+    token = manage("shopper_tokens", "--count", "1", "--start", str(int(time.time())), env=env).stdout.strip()
+    if not open_now or not token:
+        return
+    say("\nWin a coupon, then look at it:\n")
+    say(f"  TOKEN={token}")
+    say(f"  curl -i http://127.0.0.1:{port}/market/consumer/coupon/seize -H \"Authorization: Bearer $TOKEN\" \\")
+    say(f"       -H 'Content-Type: application/json' -d '{{\"id\": \"{open_now[0]['id']}\", \"seq\": 1}}'")
+    say(f'  curl http://127.0.0.1:{port}/market/consumer/coupon/my -H "Authorization: Bearer $TOKEN"\n')
+
+
+def main(arguments: list[str]) -> int:
+    """Run everything until Ctrl-C; 0 when it was stopped, 1 when it could not be started."""
+    if arguments:
+        fail("script/server takes no arguments; ports are set by PORT and FLOWER_PORT.")
+    if running_report():
+        return 0
+    setup()
+    for folder in (RUN, LOGS):
+        folder.mkdir(parents=True, exist_ok=True)
+    pidfile_kill(RUN / "supervisord.pid")  # what a killed script/server left behind
+    pidfile_kill(VAR / "valkey" / "server.pid")
+    port, flower_port = port_choose("PORT", 8000), port_choose("FLOWER_PORT", 5555)
+    development = setting("ENVIRONMENT", "development") == "development"
+    if not development and not setting("FLOWER_BASIC_AUTH"):
+        fail("FLOWER_BASIC_AUTH=user:password must be set in production: Flower can end tasks.")
+
+    env = {"PYTHONUNBUFFERED": "1", "VAR_DIR": str(VAR)}
+    config, redis_url = (None, setting("REDIS_URL")) if setting("REDIS_URL") else redis_embedded()
+    env["REDIS_URL"] = redis_url
+    if config:
+        REDIS_URL_FILE.touch(mode=0o600)
+        REDIS_URL_FILE.write_text(redis_url)
+    else:
+        REDIS_URL_FILE.unlink(missing_ok=True)
+    commands = programs(port=port, flower_port=flower_port, valkey_conf=config)
+    path = supervisord_config(commands, environment=env)
+    step(f"Starting {', '.join(sorted(commands, key=NAMES.index))}")
+    follower = LogFollower(list(commands))
+    supervisord = subprocess.Popen(
+        [program("supervisord"), "-c", str(path)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C reaches us alone, and we stop them in order
+    )
+    STATE.write_text(json.dumps({"pid": os.getpid(), "port": port, "flower_port": flower_port}))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        follower.start()
+        if development:
+            seeded = manage("seed_demo", env=env)
+            if seeded.returncode != 0:
+                say(f"seed_demo: {(seeded.stderr or seeded.stdout).strip()}")
+        deadline = time.monotonic() + READY_SECONDS
+        while not is_ready(port=port, flower_port=flower_port, development=development):
+            if supervisord.poll() is not None:
+                fail(f"supervisord ended with code {supervisord.returncode}; see {LOGS / 'supervisord.log'}.")
+            if time.monotonic() > deadline:
+                fail(f"not everything answers after {READY_SECONDS} s; see the lines above and {LOGS}.")
+            time.sleep(0.3)
+        say("\nReady. Ctrl-C stops everything.\n")
+        addresses_print(port, flower_port)
+        if development:
+            curl_print(port, env)
+        return supervisord.wait()
+    except KeyboardInterrupt:
+        say("\nStopping")
+        return 0
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if supervisord.poll() is None:
+            supervisord.terminate()
+            try:
+                supervisord.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                supervisord.kill()
+        follower.ended.set()
+        follower.print_new()
+        STATE.unlink(missing_ok=True)
+        REDIS_URL_FILE.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

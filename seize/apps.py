@@ -1,0 +1,7 @@
+"""Django's registration of the seize app."""
+
+from django.apps import AppConfig
+
+
+class SeizeConfig(AppConfig):
+    name = "seize"

@@ -1,0 +1,55 @@
+"""Names of every Redis key. Braces are literal hash tags: all keys of one shard lie in one cluster slot."""
+
+from typing import NamedTuple
+
+SHARDS = 10  # S16, S19: activity id % 10; a constant, since changing it orphans every key
+
+LIST_KEY = "ACTIVITY:LIST"
+LIST_STAMP_KEY = "{ACTIVITY:LIST}:STAMP"
+
+
+class SeizeKeys(NamedTuple):
+    """The keys of one activity, in the order that ``seize.lua`` takes them."""
+
+    marker: str
+    rules: str
+    stock: str
+    holders: str
+    queue: str
+
+
+def shard_of(activity_id: int) -> int:
+    """The shard, 0 to 9, that an activity's keys lie in."""
+    return activity_id % SHARDS
+
+
+def seize_keys(activity_id: int) -> SeizeKeys:
+    """The five keys of an activity."""
+    shard = shard_of(activity_id)
+    return SeizeKeys(
+        marker=marker_key(shard),
+        rules=f"COUPON:ACTIVITY:RULES:{{{shard}}}:{activity_id}",
+        stock=stock_key(shard),
+        holders=f"COUPON:SEIZE:LIST:{{{shard}}}:{activity_id}",
+        queue=queue_key(shard),
+    )
+
+
+def marker_key(shard: int) -> str:
+    """Hash that says whether all rules of a shard are there."""
+    return f"COUPON:SHARD:{{{shard}}}"
+
+
+def stock_key(shard: int) -> str:
+    """Hash of coupons left per activity."""
+    return f"COUPON:RESOURCE:STOCK:{{{shard}}}"
+
+
+def queue_key(shard: int) -> str:
+    """Hash of claims that are not yet in the ledger."""
+    return f"QUEUE:COUPON:SEIZE:SYNC:{{{shard}}}"
+
+
+def lease_key(name: str) -> str:
+    """String that one process at a time may hold; see ``store.Lease``."""
+    return f"LEASE:{{{name}}}"

@@ -1,0 +1,86 @@
+"""Every refusal and fault of the API as RFC 9457 problem details: one stable code, status and title each."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from seize.store import OutcomeUnknown, StoreBusy, StoreUnavailable
+
+CONTENT_TYPE = "application/problem+json"
+
+CATALOGUE: Mapping[str, tuple[HTTPStatus, Promise]] = {
+    "LIMIT_REACHED": (HTTPStatus.CONFLICT, _("You already have as many coupons of this activity as one shopper may.")),
+    "SOLD_OUT": (HTTPStatus.CONFLICT, _("All coupons of this activity are gone.")),
+    "NOT_STARTED": (HTTPStatus.CONFLICT, _("This activity has not started yet.")),
+    "PAUSED": (HTTPStatus.CONFLICT, _("This activity is paused. Please try again later.")),
+    "ENDED": (HTTPStatus.GONE, _("This activity has ended.")),
+    "VOIDED": (HTTPStatus.GONE, _("This activity was withdrawn.")),
+    "UNKNOWN_ACTIVITY": (HTTPStatus.NOT_FOUND, _("There is no such activity.")),
+    "NOT_READY": (HTTPStatus.SERVICE_UNAVAILABLE, _("Not ready yet. Nothing happened: please try again shortly.")),
+    "BUSY": (HTTPStatus.SERVICE_UNAVAILABLE, _("Too busy. Nothing happened: please try again shortly.")),
+    "OUTCOME_UNKNOWN": (
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        _("The answer was lost. Ask again with the same seq to learn whether you have the coupon."),
+    ),
+    "INVALID_REQUEST": (HTTPStatus.BAD_REQUEST, _("The request is not valid.")),
+    "UNAUTHENTICATED": (HTTPStatus.UNAUTHORIZED, _("Please log in.")),
+    "FORBIDDEN": (HTTPStatus.FORBIDDEN, _("You may not do this.")),
+    "NOT_FOUND": (HTTPStatus.NOT_FOUND, _("There is nothing here.")),
+    "METHOD_NOT_ALLOWED": (HTTPStatus.METHOD_NOT_ALLOWED, _("This method is not allowed here.")),
+    "NOT_ACCEPTABLE": (HTTPStatus.NOT_ACCEPTABLE, _("Answers are JSON only.")),
+    "TOO_LARGE": (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _("The request is too large.")),
+    "UNSUPPORTED_MEDIA_TYPE": (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, _("The body must be application/json.")),
+    "TOO_MANY_REQUESTS": (HTTPStatus.TOO_MANY_REQUESTS, _("Too many requests. Please slow down.")),
+    "INTERNAL_ERROR": (HTTPStatus.INTERNAL_SERVER_ERROR, _("Something broke on our side.")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A refusal or fault, before it knows the request's language and id."""
+
+    code: str
+    detail: str | None = None
+    members: Mapping[str, object] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def status(self) -> int:
+        return CATALOGUE[self.code][0].value
+
+    def body(self, *, instance: str) -> dict[str, object]:
+        """The problem's JSON members in the active language.
+
+        :param instance: the request's id, for whoever looks it up in a log.
+        """
+        body: dict[str, object] = {
+            "type": f"urn:problem:{self.code.lower().replace('_', '-')}",
+            "title": str(CATALOGUE[self.code][1]),
+            "status": self.status,
+            "code": self.code,
+            "instance": instance,
+        }
+        if self.detail:
+            body["detail"] = self.detail
+        body.update(self.members)
+        return body
+
+
+def retry_after(*, earliest_s: int, spread_s: int) -> dict[str, str]:
+    """A Retry-After header in whole seconds, spread so that a refused crowd does not return as one."""
+    return {"Retry-After": str(earliest_s + random.randint(0, spread_s))}  # noqa: S311 - jitter, no secret
+
+
+def problem_of_fault(fault: StoreUnavailable | OutcomeUnknown) -> Problem:
+    """The 503 for a fault of the store: it says whether something can have happened."""
+    if isinstance(fault, OutcomeUnknown):
+        code = "OUTCOME_UNKNOWN"
+    elif isinstance(fault, StoreBusy):
+        code = "BUSY"
+    else:
+        code = "NOT_READY"
+    return Problem(code, headers=retry_after(earliest_s=1, spread_s=2))

@@ -1,0 +1,61 @@
+"""The one parser of the seize request, for the view and for every faster front."""
+
+from dataclasses import dataclass
+
+import orjson
+
+ID_MAX = 2**63 - 1
+BODY_MAX_BYTES = 1024
+SEQ_MAX = 1_000_000
+
+
+class RequestInvalid(Exception):
+    """The body is not a seize request; ``str()`` says what to change."""
+
+
+class RequestTooLarge(RequestInvalid):
+    """The body is longer than any seize request."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeizeRequest:
+    """A wish for a coupon. ``seq`` 0 = the shopper's next one; 1, 2, … = exactly that one, which may be repeated."""
+
+    activity_id: int
+    seq: int
+
+
+def seize_request_parse(body: bytes) -> SeizeRequest:
+    """Parse ``{"id": "12", "seq": 1}``; ids are decimal strings or integers from 1 to 2**63 - 1.
+
+    :raises RequestTooLarge: above 1 kB.
+    :raises RequestInvalid: anything else that is not exactly that.
+    """
+    if len(body) > BODY_MAX_BYTES:
+        raise RequestTooLarge(f"The body may have at most {BODY_MAX_BYTES} bytes.")
+    try:
+        data = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise RequestInvalid('The body must be JSON such as {"id": "12", "seq": 1}.') from None
+    if type(data) is not dict:
+        raise RequestInvalid('The body must be a JSON object such as {"id": "12", "seq": 1}.')
+    if unknown := sorted(data.keys() - {"id", "seq"}):
+        raise RequestInvalid(f"Unknown field {unknown[0][:40]!r}: the body may hold 'id' and 'seq' only.")
+    activity_id = id_parse(data.get("id"))
+    if activity_id is None:
+        raise RequestInvalid("'id' must be the activity's id: a decimal string or integer from 1 to 2^63-1.")
+    seq = data.get("seq", 0)
+    if type(seq) is not int or ("seq" in data and not 1 <= seq <= SEQ_MAX):
+        raise RequestInvalid("'seq' must be an integer from 1: which of your coupons this is.")
+    return SeizeRequest(activity_id=activity_id, seq=seq)
+
+
+def id_parse(value: object) -> int | None:
+    """A canonical id from 1 to 2**63 - 1 as integer or ASCII decimal string, or None."""
+    if type(value) is str:
+        if not (0 < len(value) <= 19 and value.isascii() and value.isdigit() and value[0] != "0"):
+            return None
+        value = int(value)
+    if type(value) is not int or not 1 <= value <= ID_MAX:
+        return None
+    return value

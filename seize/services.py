@@ -1,0 +1,46 @@
+"""Seizing, as the rest of the code sees it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from seize import store
+from seize.outcomes import Outcome, Refusal, Refused, Won
+from seize.requests import SeizeRequest
+
+BATCH_MAX = 256  # shoppers per script call: keeps a call below a millisecond and Lua's unpack within its stack
+
+
+def coupon_seize(*, wanted: SeizeRequest, user_id: int) -> Outcome:
+    """Claim one coupon for one shopper; losing is a value.
+
+    :raises seize.store.StoreUnavailable: nothing happened, ask again.
+    :raises seize.store.OutcomeUnknown: it may have happened, ask again with the same seq.
+    """
+    return coupons_seize(activity_id=wanted.activity_id, shoppers=[(user_id, wanted.seq)])[0]
+
+
+def coupons_seize(*, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> list[Outcome]:
+    """Claim coupons of one activity for up to 256 shoppers, (user id, wanted seq or 0) each, in order.
+
+    :raises ValueError: more than 256 shoppers.
+    :raises seize.store.StoreUnavailable: nothing happened.
+    :raises seize.store.OutcomeUnknown: it may have happened.
+    """
+    if len(shoppers) > BATCH_MAX:
+        raise ValueError(f"at most {BATCH_MAX} shoppers a call, not {len(shoppers)}")
+    reply = store.seize(activity_id=activity_id, shoppers=shoppers)
+    outcomes: list[Outcome] = []
+    for entry in reply.entries:
+        if len(entry) == 4:
+            outcomes.append(Won(activity_id, entry[1], entry[2], entry[3] == 1, reply.now_ms))
+        else:
+            outcomes.append(Refused(activity_id, Refusal(entry[0]), entry[1], reply.starts_ms, reply.now_ms))
+    return outcomes
+
+
+def server_time() -> datetime:
+    """Redis' clock, the one that decides; with zone.
+
+    :raises seize.store.StoreUnavailable: Redis is not there.
+    """
+    return datetime.fromtimestamp(store.time_us() / 1_000_000, tz=UTC)

@@ -1,0 +1,1 @@
+"""Between Redis and the ledger: drain, rebuild, comparison, dead letters, schedule."""

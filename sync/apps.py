@@ -1,0 +1,9 @@
+"""Django's registration of the sync app."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class SyncConfig(AppConfig):
+    name = "sync"
+    verbose_name = _("Sync")

@@ -1,0 +1,129 @@
+"""The comparison: every second Redis is held against the ledger, and what differs is mended.
+
+Nothing else has to work for an activity to be right in Redis: a publish whose message got lost,
+a Redis that was emptied, restored or replaced, a rebuild whose owner died, are all found here.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+
+from activities.admission import list_publish, rules_of
+from activities.models import Activity
+from seize import store
+from seize.keys import SHARDS, shard_of
+
+log = logging.getLogger(__name__)
+
+INSPECT_CHUNK = 200  # activities a script call
+
+
+@dataclass(slots=True)
+class ComparisonResult:
+    """What was found and mended; activity ids."""
+
+    preheated: list[int] = field(default_factory=list)
+    rebuild: list[int] = field(default_factory=list)
+    fenced: list[int] = field(default_factory=list)
+    loaded: list[int] = field(default_factory=list)
+    list_written: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+def ledger_compare(*, rebuild: Callable[[int], object]) -> ComparisonResult:
+    """Compare all watched activities with Redis; preheat, rebuild, write the list, declare shards loaded.
+
+    :param rebuild: called with each activity id that must be rebuilt: at once, or by a message.
+    :raises seize.store.StoreUnavailable: Redis is not there.
+    """
+    result = ComparisonResult()
+    rows = _rows_by_shard(Activity.objects.watched())
+    for shard in range(SHARDS):
+        state = _inspect(shard, rows.get(shard, []))
+        if state.loaded:
+            _shard_mend(rows.get(shard, []), state, result, rebuild)
+        else:
+            _shard_load(shard, result, rebuild)
+    text, _now_ms = store.list_read()
+    if text is None:
+        result.list_written = list_publish()
+    return result
+
+
+def _rows_by_shard(activities: Iterable[Activity]) -> dict[int, list[Activity]]:
+    rows: dict[int, list[Activity]] = {}
+    for activity in activities:
+        rows.setdefault(shard_of(activity.pk), []).append(activity)
+    return rows
+
+
+def _inspect(shard: int, rows: list[Activity]) -> store.ShardState:
+    """What Redis holds of these activities; an empty list still tells whether the shard is loaded."""
+    ids = [activity.pk for activity in rows]
+    state = store.shard_inspect(shard=shard, activity_ids=ids[:INSPECT_CHUNK])
+    for start in range(INSPECT_CHUNK, len(ids), INSPECT_CHUNK):
+        more = store.shard_inspect(shard=shard, activity_ids=ids[start : start + INSPECT_CHUNK])
+        state.activities.update(more.activities)
+    return state
+
+
+def _shard_mend(
+    rows: list[Activity], state: store.ShardState, result: ComparisonResult, rebuild: Callable[[int], object]
+) -> bool:
+    """Mend what differs; True when nothing has to be rebuilt or waited for."""
+    complete = True
+    for activity in rows:
+        match verdict(activity, state):
+            case "rebuild":
+                result.rebuild.append(activity.pk)
+                rebuild(activity.pk)
+                complete = False
+            case "fenced":
+                result.fenced.append(activity.pk)
+                complete = False
+            case "preheat":
+                result.preheated.append(activity.pk)
+                complete = store.preheat(rules_of(activity)) in ("applied", "current") and complete
+    return complete
+
+
+def _shard_load(shard: int, result: ComparisonResult, rebuild: Callable[[int], object]) -> None:
+    """Make a shard complete and declare it loaded, unless Redis is emptied under our hands.
+
+    The token goes first: the rows are read, and Redis inspected, only after it is there.
+    """
+    token = secrets.token_hex(16)
+    store.shard_token_write(shard=shard, token=token)
+    rows = list(Activity.objects.watched().in_shard(shard))
+    complete = _shard_mend(rows, _inspect(shard, rows), result, rebuild)
+    for activity in Activity.objects.published().in_shard(shard).exclude(settled_at=None).iterator():
+        store.preheat(rules_of(activity))
+    if complete and store.shard_declare_loaded(shard=shard, token=token):
+        result.loaded.append(shard)
+        log.info("shard %s is loaded", shard)
+
+
+def verdict(activity: Activity, state: store.ShardState) -> str:
+    """What an activity in Redis needs: 'nothing', 'preheat', 'rebuild', or 'fenced' (somebody is at it)."""
+    there = state.activities[activity.pk]
+    if there.fence:
+        alive = there.fence_gen == state.gen and state.now_ms < int(there.fence_until_ms)
+        return "fenced" if alive else "rebuild"
+    epoch = str(activity.epoch)
+    stamps = (there.uid, there.epoch, there.gen, there.holders_epoch)
+    if stamps != (activity.uid, epoch, state.gen, epoch) or there.stock == "":
+        return "rebuild"
+    return "preheat" if int(there.version) < activity.version else "nothing"
+
+
+def preheat_all() -> dict[str, object]:
+    """S23: bring the rules of every watched activity up to date and write the list anew."""
+    answers: dict[str, int] = {}
+    for activity in Activity.objects.watched():
+        answer = store.preheat(rules_of(activity))
+        answers[answer] = answers.get(answer, 0) + 1
+    return {**answers, "list_written": list_publish(), "at": datetime.now(UTC).isoformat(timespec="seconds")}

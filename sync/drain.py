@@ -1,0 +1,249 @@
+"""The drain: claims waiting in Redis become rows in the ledger, one activity's batch in one transaction.
+
+An entry leaves the queue only after its row, or its dead letter, is committed. Everything here
+may run twice, at once, or die between any two lines, and still make exactly one coupon a claim.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from django.db import DatabaseError, OperationalError, transaction
+
+from activities.models import Activity, Coupon
+from activities.statuses import ActivityStatus, CouponStatus
+from seize import store
+from seize.claims import Claim, claim_parse
+from seize.store import Entry
+from sync.models import DeadLetter, fingerprint
+
+log = logging.getLogger(__name__)
+
+Claims = list[tuple[Entry, Claim]]
+
+
+@dataclass(slots=True)
+class DrainResult:
+    """What became of the entries of a queue; what Flower shows."""
+
+    shard: int
+    inserted: int = 0
+    existed: int = 0
+    dead: int = 0
+    deferred: int = 0
+    skipped: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+    def add(self, other: "DrainResult") -> None:
+        self.inserted += other.inserted
+        self.existed += other.existed
+        self.dead += other.dead
+        self.deferred += other.deferred
+
+
+class _EpochChanged(Exception):
+    """Redis and the row disagree on the epoch: a rebuild is due or under way; leave the entries."""
+
+
+def queue_drain(*, shard: int, batch_size: int, lease_ms: int, budget_s: float) -> DrainResult:
+    """Drain one queue until it is empty, nothing moves any more, or ``budget_s`` seconds are over.
+
+    One drain a queue at a time (S20): while another holds the lease this one does nothing.
+    The lease only saves work; a second drain at the same time is harmless.
+
+    :raises seize.store.StoreUnavailable: Redis is not there; entries are where they were.
+    """
+    result = DrainResult(shard=shard)
+    lease = store.Lease(f"drain:{shard}", lease_ms=lease_ms)
+    if not lease.acquire():
+        result.skipped = True
+        return result
+    deadline = time.monotonic() + budget_s
+    try:
+        while True:
+            passed = _queue_pass(shard=shard, batch_size=batch_size, lease=lease, deadline=deadline)
+            deferred = passed.deferred
+            result.add(passed)
+            moved = passed.inserted + passed.existed + passed.dead
+            if not moved or time.monotonic() > deadline or store.queue_lengths([shard]) == [0]:
+                result.deferred = deferred
+                return result
+    finally:
+        lease.release()
+
+
+def _queue_pass(*, shard: int, batch_size: int, lease: store.Lease, deadline: float) -> DrainResult:
+    """Follow the cursor through the queue once; starting again at 0 after each batch would starve the rest."""
+    result = DrainResult(shard=shard)
+    cursor = 0
+    while True:
+        cursor, entries = store.queue_scan(shard=shard, cursor=cursor, count=batch_size)
+        for activity_id, batch in _by_activity(entries).items():
+            for start in range(0, len(batch), batch_size):
+                result.add(batch_drain(shard=shard, activity_id=activity_id, batch=batch[start : start + batch_size]))
+                lease.renew()
+        if cursor == 0 or time.monotonic() > deadline:
+            return result
+
+
+def _by_activity(entries: Sequence[Entry]) -> dict[int | None, list[Entry]]:
+    """Entries grouped by activity id; malformed ones under None."""
+    groups: dict[int | None, list[Entry]] = {}
+    for entry in entries:
+        claim = claim_parse(entry)
+        groups.setdefault(claim.activity_id if claim else None, []).append(entry)
+    return groups
+
+
+def batch_drain(*, shard: int, activity_id: int | None, batch: Sequence[Entry]) -> DrainResult:
+    """Settle one activity's entries (None = malformed ones) and delete them from the queue.
+
+    Passing faults (a lock wait, a deadlock, a lost connection) leave the entries for the next
+    pass. A fault of the data is narrowed down by halves until the entry that causes it is alone,
+    and that one becomes a dead letter.
+    """
+    try:
+        result, done = _batch_settle(shard=shard, activity_id=activity_id, batch=batch)
+    except _EpochChanged:
+        return DrainResult(shard=shard, deferred=len(batch))
+    except OperationalError as fault:
+        log.warning("activity %s: %d claims wait on: %s", activity_id, len(batch), fault)
+        return DrainResult(shard=shard, deferred=len(batch))
+    except DatabaseError as fault:
+        if len(batch) > 1:
+            result = batch_drain(shard=shard, activity_id=activity_id, batch=batch[: len(batch) // 2])
+            result.add(batch_drain(shard=shard, activity_id=activity_id, batch=batch[len(batch) // 2 :]))
+            return result
+        log.exception("activity %s: the database refuses %s", activity_id, batch[0])
+        with transaction.atomic():
+            dead = _letters_write([DeadLetter.of(batch[0], reason=DeadLetter.Reason.DATA, detail=str(fault))])
+        result, done = DrainResult(shard=shard, dead=dead), list(batch)
+    store.queue_delete(shard=shard, entries=done)
+    return result
+
+
+@transaction.atomic
+def _batch_settle(*, shard: int, activity_id: int | None, batch: Sequence[Entry]) -> tuple[DrainResult, list[Entry]]:
+    """Write a batch's rows and dead letters; returns counts and the entries that the ledger now has.
+
+    The first statement locks the activity's row: a read before the lock could be stale after it.
+
+    :raises _EpochChanged: a rebuild is due; nothing is written.
+    """
+    result = DrainResult(shard=shard)
+    reasons = DeadLetter.Reason
+    if activity_id is None:
+        result.dead = _letters_write([DeadLetter.of(entry, reason=reasons.MALFORMED) for entry in batch])
+        return result, list(batch)
+
+    activity = Activity.objects.select_for_update().published().filter(pk=activity_id).first()
+    epoch, held = store.drain_check(activity_id=activity_id, entries=batch)
+    claims = _known(batch, held)
+    letters: list[DeadLetter] = []
+    if activity is None:
+        letters = [DeadLetter.of(entry, reason=reasons.NO_ACTIVITY) for entry, _claim in claims]
+        result.dead = _letters_write(letters)
+        return result, [entry for entry, _claim in claims]
+
+    foreign = [(entry, claim) for entry, claim in claims if claim.uid != activity.uid]
+    letters += [DeadLetter.of(entry, reason=reasons.OTHER_UID) for entry, _claim in foreign]
+    done = [entry for entry, _claim in foreign]
+    own = [(entry, claim) for entry, claim in claims if claim.uid == activity.uid]
+    if own and epoch != str(activity.epoch):
+        if not letters:
+            raise _EpochChanged
+        result.deferred, own = len(own), []
+
+    lettered = _lettered(own)
+    done += [entry for entry, _claim in own]
+    own = [(entry, claim) for entry, claim in own if fingerprint(entry) not in lettered]
+    fresh, replays, conflicts = _compared_with_rows(own, activity)
+    result.existed = len(replays) + len(lettered)
+    letters += [DeadLetter.of(entry, reason=reasons.CONFLICT) for entry, _claim in conflicts]
+
+    # The ledger's guard: whatever Redis said, there are never more rows than coupons. Earliest first.
+    fresh.sort(key=lambda pair: (pair[1].seized_ms, pair[1].user_id, pair[1].seq))
+    room = activity.stock_total - activity.issued
+    letters += [DeadLetter.of(entry, reason=reasons.NO_ROOM) for entry, _claim in fresh[room:]]
+    coupons = [coupon_of(claim, activity) for _entry, claim in fresh[:room]]
+    Coupon.objects.bulk_create(coupons)
+    result.inserted = len(coupons)
+    if coupons:
+        activity.issued += len(coupons)
+        activity.save(update_fields=["issued"])
+    result.dead = _letters_write(letters)
+    return result, done
+
+
+def _known(batch: Sequence[Entry], held: Sequence[bool]) -> Claims:
+    """The entries that are still in the queue with the value that was scanned, each with its claim.
+
+    An entry may be scanned twice; it counts once.
+    """
+    claims: dict[Entry, Claim] = {}
+    for entry, is_held in zip(batch, held, strict=True):
+        claim = claim_parse(entry)
+        if is_held and claim is not None:
+            claims[entry] = claim
+    return list(claims.items())
+
+
+def _lettered(claims: Claims) -> set[str]:
+    """Fingerprints of claims that have a dead letter in any state: they are decided elsewhere."""
+    fingerprints = [fingerprint(entry) for entry, _claim in claims]
+    found = DeadLetter.objects.filter(fingerprint__in=fingerprints) if fingerprints else DeadLetter.objects.none()
+    return set(found.values_list("fingerprint", flat=True))
+
+
+def _compared_with_rows(claims: Claims, activity: Activity) -> tuple[Claims, Claims, Claims]:
+    """Claims that are new, that are rows already, and that contradict a row (same coupon, another time)."""
+    users = {claim.user_id for _entry, claim in claims}
+    rows = Coupon.objects.filter(activity=activity, user_id__in=users) if users else Coupon.objects.none()
+    seized = {(user_id, seq): at for user_id, seq, at in rows.values_list("user_id", "seq", "seized_at")}
+    fresh: Claims = []
+    replays: Claims = []
+    conflicts: Claims = []
+    for entry, claim in claims:
+        row_seized_at = seized.get((claim.user_id, claim.seq))
+        if row_seized_at is None:
+            fresh.append((entry, claim))
+        elif row_seized_at == seized_at(claim):
+            replays.append((entry, claim))
+        else:
+            conflicts.append((entry, claim))
+    return fresh, replays, conflicts
+
+
+def _letters_write(letters: Sequence[DeadLetter]) -> int:
+    """Store letters that are not there yet; the number given."""
+    DeadLetter.objects.bulk_create(letters, ignore_conflicts=True)
+    for letter in letters:
+        log.error("dead letter: %s %s: %s %s", letter.field, letter.value, letter.reason, letter.detail)
+    return len(letters)
+
+
+def seized_at(claim: Claim) -> datetime:
+    """The instant of a claim, exactly to its millisecond."""
+    return datetime.fromtimestamp(claim.seized_ms // 1000, tz=UTC).replace(microsecond=claim.seized_ms % 1000 * 1000)
+
+
+def coupon_of(claim: Claim, activity: Activity) -> Coupon:
+    """The coupon that a claim becomes: today's terms frozen, valid from the moment of seizing.
+
+    A claim that was waiting when its activity was voided becomes a void coupon.
+    """
+    moment = seized_at(claim)
+    voided = activity.status == ActivityStatus.VOIDED
+    return Coupon(
+        activity=activity,
+        user_id=claim.user_id,
+        seq=claim.seq,
+        status=CouponStatus.VOIDED if voided else CouponStatus.UNUSED,
+        seized_at=moment,
+        expires_at=activity.coupon_expires_at(seized_at=moment),
+        **{term: getattr(activity, term) for term in Coupon.TERMS},
+    )
