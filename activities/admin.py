@@ -1,0 +1,290 @@
+"""Back office: activities with a button per legal change, coupons to read. Rules live in services."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import ModelAdmin
+from unfold.decorators import action, display
+
+from activities import services
+from activities.admission import STORE_FAULTS
+from activities.changes import CHANGES
+from activities.models import Activity, Coupon
+from activities.querysets import ActivityQuerySet
+from activities.statuses import CouponStatus, EffectiveStatus
+from seize import store
+
+STATUS_COLOURS = {
+    EffectiveStatus.UPCOMING: "info",
+    EffectiveStatus.ONGOING: "success",
+    EffectiveStatus.PAUSED: "warning",
+    EffectiveStatus.VOIDED: "danger",
+}
+COUPON_COLOURS = {
+    CouponStatus.UNUSED: "success",
+    CouponStatus.REDEEMED: "info",
+    CouponStatus.VOIDED: "danger",
+}
+
+
+# -- Activities --------------------------------------------------------------------------------------
+
+
+class EffectiveStatusFilter(admin.SimpleListFilter):
+    """Filter by the status that holds now, not by the stored one."""
+
+    title = _("status")
+    parameter_name = "effective"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
+        return [(status.value, str(status.label)) for status in EffectiveStatus]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Activity]) -> QuerySet[Activity]:
+        value = self.value()
+        if value not in EffectiveStatus.values:
+            return queryset
+        assert isinstance(queryset, ActivityQuerySet)
+        return queryset.effective(value, now=timezone.now())
+
+
+class ActivityChangeList(ChangeList):
+    """The list with the live stock of its rows, asked of Redis once a page."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        try:
+            left = store.stock_left([row.pk for row in rows])
+        except STORE_FAULTS:
+            left = {}
+        for row in rows:
+            row.stock_left = left.get(row.pk)
+        self.result_list = rows
+
+
+class ActivityForm(forms.ModelForm):
+    """A draft's fields, and the version that the form was opened with."""
+
+    version = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    class Meta:
+        model = Activity
+        fields = services.DRAFT_FIELDS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "version" in self.fields:
+            self.fields["version"].initial = self.instance.version
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean()
+        if not self.instance._state.adding:
+            try:
+                stored = Activity.objects.get(pk=self.instance.pk)
+                services.draft_check(stored=stored, version=self.cleaned_data.get("version") or 0)
+            except services.ActivityRefused as refused:
+                raise forms.ValidationError(str(refused)) from refused
+        return cleaned
+
+
+def _change_button(change: str) -> Callable[..., HttpResponse]:
+    """The button of one change; unfold finds it, and its route, by the function's name."""
+
+    def button(self: "ActivityAdmin", request: HttpRequest, object_id: int) -> HttpResponse:
+        return self.change_view_of(request, object_id, change)
+
+    button.__name__ = change
+    decorated: Callable[..., HttpResponse] = action(
+        description=CHANGES[change].label, url_path=change.replace("_", "-")
+    )(button)
+    return decorated
+
+
+@admin.register(Activity)
+class ActivityAdmin(ModelAdmin):
+    """Drafts are edited; what is published changes only by its buttons."""
+
+    form = ActivityForm
+    list_display = (
+        "name",
+        "show_status",
+        "kind",
+        "starts_at",
+        "ends_at",
+        "stock_total",
+        "show_stock_left",
+        "issued",
+        "per_user_limit",
+    )
+    list_filter = (EffectiveStatusFilter, "kind")
+    search_fields = ("name", "id__exact")
+    list_per_page = 50
+    show_full_result_count = False
+    compressed_fields = True
+    warn_unsaved_form = True
+    actions_detail = ("publish", "pause", "resume", "add_stock", "change_end", "void")
+    fieldsets = (
+        (None, {"fields": ("name", "rules_text")}),
+        (_("Discount"), {"fields": ("kind", "min_spend", "amount_off", "pay_percent", "max_off")}),
+        (_("Seizing"), {"fields": ("starts_at", "ends_at", "stock_total", "per_user_limit")}),
+        (_("Validity of coupons"), {"fields": ("valid_days", "valid_until")}),
+    )
+    FACTS = (
+        _("Now"),
+        {"fields": ("show_status", "show_stock_left", "issued", "void_reason", "version", "epoch", "settled_at")},
+    )
+
+    # What may be touched
+
+    def get_fieldsets(self, request: HttpRequest, obj: Activity | None = None) -> Any:
+        if obj is None:
+            return self.fieldsets
+        if self._is_draft(obj):
+            return ((None, {"fields": ("name", "rules_text", "version")}), *self.fieldsets[1:])
+        return (self.FACTS, *self.fieldsets)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Activity | None = None) -> tuple[str, ...]:
+        if obj is None or self._is_draft(obj):
+            return ()
+        return (*self.FACTS[1]["fields"], *services.DRAFT_FIELDS)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Activity | None = None) -> bool:
+        return (obj is None or self._is_draft(obj)) and super().has_delete_permission(request, obj)
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)  # published ones cannot be deleted, drafts one by one
+        return actions
+
+    @staticmethod
+    def _is_draft(obj: Activity) -> bool:
+        return obj.status == Activity.Status.DRAFT
+
+    def save_model(self, request: HttpRequest, obj: Activity, form: forms.ModelForm, change: bool) -> None:
+        if change:
+            obj.version = form.cleaned_data.get("version") or 0
+        services.activity_draft_save(activity=obj)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except services.ActivityRefused as refused:
+            # Lost the race between the form's check and the row's lock.
+            messages.error(request, str(refused))
+            return HttpResponseRedirect(request.path)
+
+    # What is shown
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return ActivityChangeList
+
+    @display(description=_("status"), label=STATUS_COLOURS)
+    def show_status(self, obj: Activity) -> tuple[str, str]:
+        effective = obj.effective_status(now=timezone.now())
+        return effective, str(effective.label)
+
+    @display(description=_("stock left"))
+    def show_stock_left(self, obj: Activity) -> str:
+        if not hasattr(obj, "stock_left"):
+            try:
+                obj.stock_left = store.stock_left([obj.pk]).get(obj.pk)  # type: ignore[attr-defined]
+            except STORE_FAULTS:
+                return "–"
+        left: int | None = obj.stock_left  # type: ignore[attr-defined]
+        return "–" if left is None else str(left)
+
+    # Buttons
+
+    def get_actions_detail(self, request: HttpRequest, object_id: int) -> list[Any]:
+        """Only the buttons that are legal now; the service checks again."""
+        activity = Activity.objects.filter(pk=object_id).first()
+        if activity is None or not self.has_change_permission(request, activity):
+            return []
+        now = timezone.now()
+        buttons = super().get_actions_detail(request, object_id)
+        return [
+            button
+            for button in buttons
+            if services.activity_may(
+                activity=activity, change=button.action_name.removeprefix("activities_activity_"), now=now
+            )
+        ]
+
+    def change_view_of(self, request: HttpRequest, object_id: int, change: str) -> HttpResponse:
+        """Ask, check, call the service, and say what came of it."""
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        activity = get_object_or_404(Activity, pk=object_id)
+        spec = CHANGES[change]
+        form = spec.form(request.POST or None, activity=activity)
+        back = reverse("admin:activities_activity_change", args=[object_id])
+        if request.method == "POST" and form.is_valid():
+            arguments = {name: form.cleaned_data[name] for name in spec.arguments}
+            try:
+                spec.service(activity_id=object_id, now=timezone.now(), **arguments)
+            except services.ActivityRefused as refused:
+                messages.error(request, str(refused))
+            else:
+                self.log_change(request, activity, f"{change} {arguments}")
+                messages.success(
+                    request, gettext("Done: %(change)s. It holds within a second.") % {"change": spec.label}
+                )
+            return HttpResponseRedirect(back)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": spec.label,
+            "opts": self.model._meta,
+            "activity": activity,
+            "question": spec.question,
+            "form": form,
+            "back": back,
+        }
+        return TemplateResponse(request, "admin/activities/change_confirm.html", context)
+
+    publish = _change_button("publish")
+    pause = _change_button("pause")
+    resume = _change_button("resume")
+    add_stock = _change_button("add_stock")
+    change_end = _change_button("change_end")
+    void = _change_button("void")
+
+
+# -- Coupons -----------------------------------------------------------------------------------------
+
+
+@admin.register(Coupon)
+class CouponAdmin(ModelAdmin):
+    """Coupons to look up; nobody edits the ledger."""
+
+    list_display = ("id", "activity", "user_id", "seq", "show_status", "seized_at", "expires_at")
+    list_filter = ("status", "kind")
+    search_fields = ("user_id__exact", "id__exact")
+    list_select_related = ("activity",)
+    show_full_result_count = False
+    list_per_page = 50
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Coupon | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Coupon | None = None) -> bool:
+        return False
+
+    @display(description=_("status"), label=COUPON_COLOURS)
+    def show_status(self, obj: Coupon) -> tuple[str, str]:
+        effective = obj.effective_status(now=timezone.now())
+        return effective, str(effective.label)

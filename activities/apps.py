@@ -5,5 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class ActivitiesConfig(AppConfig):
+    """The app."""
+
     name = "activities"
     verbose_name = _("Activities")

@@ -156,14 +156,12 @@ class Activity(DiscountTerms):
         if self.starts_at and self.ends_at and self.starts_at >= self.ends_at:
             raise ValidationError({"ends_at": _("The end must be after the start.")})
         if self.kind == self.Kind.FIXED:
-            wrong = {"pay_percent": self.pay_percent, "max_off": self.max_off}
-            missing, missing_value = "amount_off", self.amount_off
+            needed, unused = "amount_off", ["pay_percent", "max_off"]
         else:
-            wrong = {"amount_off": self.amount_off}
-            missing, missing_value = "pay_percent", self.pay_percent
-        if missing_value is None:
-            raise ValidationError({missing: _("This kind of coupon needs it.")})
-        if given := [name for name, value in wrong.items() if value is not None]:
+            needed, unused = "pay_percent", ["amount_off"]
+        if getattr(self, needed) is None:
+            raise ValidationError({needed: _("This kind of coupon needs it.")})
+        if given := [name for name in unused if getattr(self, name) is not None]:
             raise ValidationError({given[0]: _("Leave this empty for this kind of coupon.")})
 
     def effective_status(self, *, now: datetime) -> EffectiveStatus:

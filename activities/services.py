@@ -79,20 +79,28 @@ def _activity_commit(activity: Activity, *fields: str) -> Activity:
     return activity
 
 
-def activity_draft_save(*, activity: Activity, now: datetime) -> Activity:
+def draft_check(*, stored: Activity, version: int) -> None:
+    """Whether a form that was opened at ``version`` may still be saved.
+
+    :raises ActivityRefused: published or edited by somebody else since.
+    """
+    if stored.status != ActivityStatus.DRAFT:
+        raise ActivityRefused(_("It was published meanwhile: its terms are fixed now."))
+    if stored.version != version:
+        raise ActivityRefused(_("Somebody else changed it meanwhile: open it again."))
+
+
+def activity_draft_save(*, activity: Activity) -> Activity:
     """Store a new draft, or the editable fields of one that is still a draft and as this form read it.
 
     :raises ActivityRefused: published or edited by somebody else since ``activity`` was read.
     """
-    if activity.pk is None:
+    if activity._state.adding:
         activity.save()
         return activity
     with transaction.atomic():
         stored = Activity.objects.select_for_update().get(pk=activity.pk)
-        if stored.status != ActivityStatus.DRAFT:
-            raise ActivityRefused(_("It was published meanwhile: its terms are fixed now."))
-        if stored.version != activity.version:
-            raise ActivityRefused(_("Somebody else changed it meanwhile: open it again."))
+        draft_check(stored=stored, version=activity.version)
         activity.version += 1
         activity.save(update_fields=[*DRAFT_FIELDS, "version"])
     return activity

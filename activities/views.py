@@ -8,6 +8,7 @@ from rest_framework.views import APIView
 
 from activities.listing import TABS, activities_list, activity_detail
 from activities.wallet import wallet_page
+from seize.authentication import shopper_id
 from seize.requests import RequestInvalid, id_parse
 from seize.services import server_time
 
@@ -44,5 +45,5 @@ class CouponMyView(APIView):
 
     def get(self, request: Request) -> Response:
         cursor = request.query_params.get("cursor")
-        page = wallet_page(user_id=request.user.id, cursor=cursor, now=server_time())
+        page = wallet_page(user_id=shopper_id(request), cursor=cursor, now=server_time())
         return Response(page, headers={"Cache-Control": "no-store"})

@@ -53,9 +53,7 @@ def pending_claims(*, user_id: int) -> list[tuple[Claim, Activity]]:
     """The shopper's claims that wait in a queue, newest first, each with its activity."""
     activities = {activity.pk: activity for activity in Activity.objects.watched()}
     wanted = [
-        (activity.pk, user_id, seq)
-        for activity in activities.values()
-        for seq in range(1, activity.per_user_limit + 1)
+        (activity.pk, user_id, seq) for activity in activities.values() for seq in range(1, activity.per_user_limit + 1)
     ]
     claims = [claim for claim in claims_lookup(wanted) if claim.uid == activities[claim.activity_id].uid]
     claims.sort(key=lambda claim: (-claim.seized_ms, -claim.activity_id, -claim.seq))

@@ -4,4 +4,6 @@ from django.apps import AppConfig
 
 
 class CouponSiteConfig(AppConfig):
+    """The app."""
+
     name = "couponsite"

@@ -14,40 +14,47 @@ from seize.problems import CONTENT_TYPE, Problem, problem_of_fault
 from seize.requests import RequestInvalid, RequestTooLarge
 from seize.store import OutcomeUnknown, StoreUnavailable
 
+CODES: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    ((RequestTooLarge, RequestDataTooBig), "TOO_LARGE"),
+    ((RequestInvalid, CursorInvalid, exceptions.ValidationError, exceptions.ParseError), "INVALID_REQUEST"),
+    ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed, TokenError), "UNAUTHENTICATED"),
+    ((exceptions.PermissionDenied, PermissionDenied), "FORBIDDEN"),
+    ((exceptions.NotFound, Http404), "NOT_FOUND"),
+    ((exceptions.MethodNotAllowed,), "METHOD_NOT_ALLOWED"),
+    ((exceptions.NotAcceptable,), "NOT_ACCEPTABLE"),
+    ((exceptions.UnsupportedMediaType,), "UNSUPPORTED_MEDIA_TYPE"),
+    ((exceptions.Throttled,), "TOO_MANY_REQUESTS"),
+)
+
 
 def problem_of(error: Exception) -> Problem | None:
     """The problem that an exception stands for; None for one that nobody expected."""
-    match error:
-        case StoreUnavailable() | OutcomeUnknown():
-            return problem_of_fault(error)
-        case RequestTooLarge():
-            return Problem("TOO_LARGE", detail=str(error))
-        case RequestDataTooBig():
-            return Problem("TOO_LARGE")
-        case RequestInvalid() | CursorInvalid():
-            return Problem("INVALID_REQUEST", detail=str(error))
-        case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed() | TokenError():
-            headers = {"WWW-Authenticate": error.auth_header} if hasattr(error, "auth_header") else {}
-            return Problem("UNAUTHENTICATED", headers=headers)
-        case exceptions.PermissionDenied() | PermissionDenied():
-            return Problem("FORBIDDEN")
-        case exceptions.NotFound() | Http404():
-            return Problem("NOT_FOUND")
-        case exceptions.MethodNotAllowed():
-            return Problem("METHOD_NOT_ALLOWED")
-        case exceptions.NotAcceptable():
-            return Problem("NOT_ACCEPTABLE")
-        case exceptions.UnsupportedMediaType():
-            return Problem("UNSUPPORTED_MEDIA_TYPE")
-        case exceptions.Throttled():
-            headers = {"Retry-After": str(int(error.wait) + 1)} if error.wait else {}
-            return Problem("TOO_MANY_REQUESTS", headers=headers)
-        case exceptions.ValidationError():
-            return Problem("INVALID_REQUEST", members={"errors": error.detail})
-        case exceptions.ParseError():
-            return Problem("INVALID_REQUEST", detail=str(error.detail))
-        case _:
-            return None
+    if isinstance(error, StoreUnavailable | OutcomeUnknown):
+        return problem_of_fault(error)
+    for classes, code in CODES:
+        if isinstance(error, classes):
+            return Problem(code, detail=_detail(error), members=_members(error), headers=_headers(error))
+    return None
+
+
+def _detail(error: Exception) -> str | None:
+    if isinstance(error, exceptions.ParseError):
+        return str(error.detail)
+    return str(error) if isinstance(error, RequestInvalid | CursorInvalid) else None
+
+
+def _members(error: Exception) -> dict[str, object]:
+    return {"errors": error.detail} if isinstance(error, exceptions.ValidationError) else {}
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    """What REST framework's own handler would add: how to log in, when to come back."""
+    headers: dict[str, str] = {}
+    if auth_header := getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = auth_header
+    if wait_s := getattr(error, "wait", None):
+        headers["Retry-After"] = str(int(wait_s) + 1)
+    return headers
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:

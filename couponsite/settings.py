@@ -29,7 +29,7 @@ if ENVIRONMENT not in ("development", "production"):
 DEVELOPMENT = ENVIRONMENT == "development"
 DEBUG = env.bool("DEBUG", default=False)
 
-DEVELOPMENT_SECRET = "development-only-secret-that-production-refuses-0123456789abcdef"
+DEVELOPMENT_SECRET = "development-only-secret-that-production-refuses-0123456789abcdef"  # noqa: S105 - refused in production
 
 
 def secret_read(name: str, *, default: str = DEVELOPMENT_SECRET) -> str:
@@ -151,8 +151,9 @@ def database_read() -> dict[str, object]:
             "read_timeout": 30,
             "write_timeout": 30,
             # A stopped worker must not keep the lock on an activity's row for long.
-            "init_command": "SET SESSION sql_mode='STRICT_TRANS_TABLES', innodb_lock_wait_timeout="
-            f"{env.int('DATABASE_LOCK_WAIT_S', default=2)}, wait_timeout={env.int('DATABASE_WAIT_TIMEOUT_S', default=120)}",
+            "init_command": "SET SESSION sql_mode='STRICT_TRANS_TABLES', "
+            f"innodb_lock_wait_timeout={env.int('DATABASE_LOCK_WAIT_S', default=2)}, "
+            f"wait_timeout={env.int('DATABASE_WAIT_TIMEOUT_S', default=120)}",
         }
     else:
         raise ImproperlyConfigured("DATABASE_URL is mysql://…, mariadb://… or sqlite:///….")
@@ -174,7 +175,7 @@ def redis_sibling(url: str, *, database: int) -> str:
     """The same server with another database number; a socket's number is a query parameter."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
-        return f"{url.split('?')[0]}?db={database}"
+        return f"{url.split('?', maxsplit=1)[0]}?db={database}"
     return urlunsplit(parts._replace(path=f"/{database}"))
 
 
@@ -283,9 +284,14 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "filters": {"unexpected": {"()": "couponsite.logs.Unexpected"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env("LOG_LEVEL", default="INFO")},
-    "loggers": {"celery.app.trace": {"level": "WARNING"}, "celery.beat": {"level": "WARNING"}},
+    "loggers": {
+        "django.request": {"filters": ["unexpected"]},
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING"},
+    },
 }
 
 # -- Back office ----------------------------------------------------------------------------------
@@ -302,15 +308,31 @@ UNFOLD = {
             {
                 "title": _("Sale"),
                 "items": [
-                    {"title": _("Activities"), "icon": "campaign", "link": reverse_lazy("admin:activities_activity_changelist")},
-                    {"title": _("Coupons"), "icon": "confirmation_number", "link": reverse_lazy("admin:activities_coupon_changelist")},
+                    {
+                        "title": _("Activities"),
+                        "icon": "campaign",
+                        "link": reverse_lazy("admin:activities_activity_changelist"),
+                    },
+                    {
+                        "title": _("Coupons"),
+                        "icon": "confirmation_number",
+                        "link": reverse_lazy("admin:activities_coupon_changelist"),
+                    },
                 ],
             },
             {
                 "title": _("Sync"),
                 "items": [
-                    {"title": _("Dead letters"), "icon": "report", "link": reverse_lazy("admin:sync_deadletter_changelist")},
-                    {"title": _("Schedule"), "icon": "schedule", "link": reverse_lazy("admin:django_celery_beat_periodictask_changelist")},
+                    {
+                        "title": _("Dead letters"),
+                        "icon": "report",
+                        "link": reverse_lazy("admin:sync_deadletter_changelist"),
+                    },
+                    {
+                        "title": _("Schedule"),
+                        "icon": "schedule",
+                        "link": reverse_lazy("admin:django_celery_beat_periodictask_changelist"),
+                    },
                 ],
             },
             {

@@ -4,4 +4,6 @@ from django.apps import AppConfig
 
 
 class SeizeConfig(AppConfig):
+    """The app."""
+
     name = "seize"

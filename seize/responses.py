@@ -45,5 +45,3 @@ def refused_problem(refused: Refused) -> Problem:
         case Refusal.NOT_READY:
             headers = retry_after(earliest_s=1, spread_s=2)
     return Problem(refused.refusal.name, members=members, headers=headers)
-
-

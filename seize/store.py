@@ -63,7 +63,7 @@ class _ConnectFailed(ConnectionError):
 def _connection_class(base: type[Any]) -> type[Any]:
     """A connection that tells "could not connect" from "lost after sending"; redis-py does not."""
 
-    class Connection(base):  # type: ignore[misc]
+    class Connection(base):
         def connect(self) -> None:
             try:
                 super().connect()
@@ -136,7 +136,7 @@ def _script(name: str, url: str) -> Script:
     return _client_for(url).register_script((LUA_FOLDER / f"{name}.lua").read_text())
 
 
-def _call(name: str, keys: Sequence[str], arguments: Sequence[object]) -> Any:
+def _call(name: str, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
     """Run a script; one that Redis has forgotten is loaded again, which cannot run it twice."""
     with _faults_translated():
         return _script(name, settings.REDIS_URL)(keys=list(keys), args=list(arguments))
@@ -184,7 +184,7 @@ class Rules:
     total: int
     settled: bool = False
 
-    def arguments(self) -> list[object]:
+    def arguments(self) -> list[str | int]:
         return [
             self.uid,
             self.epoch,
@@ -293,7 +293,7 @@ def shard_unload(*, shard: int) -> None:
 def time_us() -> int:
     """Redis' clock, Unix time in µs."""
     with _faults_translated():
-        seconds, micros = cast("tuple[int, int]", client().time())
+        seconds, micros = client().time()
     return seconds * 1_000_000 + micros
 
 

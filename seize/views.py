@@ -5,6 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from seize.authentication import shopper_id
 from seize.outcomes import Refused
 from seize.problems import CONTENT_TYPE
 from seize.requests import BODY_MAX_BYTES, RequestTooLarge, seize_request_parse
@@ -21,7 +22,7 @@ class CouponSeizeView(APIView):
         if int(request.META.get("CONTENT_LENGTH") or 0) > BODY_MAX_BYTES:
             raise RequestTooLarge(f"The body may have at most {BODY_MAX_BYTES} bytes.")
         wanted = seize_request_parse(request.body)
-        outcome = coupon_seize(wanted=wanted, user_id=request.user.id)
+        outcome = coupon_seize(wanted=wanted, user_id=shopper_id(request))
         if isinstance(outcome, Refused):
             problem = refused_problem(outcome)
             body = problem.body(instance=request.META["REQUEST_ID"])

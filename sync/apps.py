@@ -5,5 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class SyncConfig(AppConfig):
+    """The app."""
+
     name = "sync"
     verbose_name = _("Sync")

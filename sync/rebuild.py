@@ -81,10 +81,11 @@ def _epoch_raise(activity_id: int) -> Activity:
 def _claims_collect(activity: Activity, *, token: str) -> _Claimed:
     """Queue, then dead letters, then rows: a claim only ever moves in this direction, so none is missed."""
     claimed = _Claimed()
-    letters = DeadLetter.objects.filter(activity_id=activity.pk, uid=activity.uid)
-    discarded = set(
-        letters.filter(state=DeadLetter.State.DISCARDED).values_list("user_id", "seq", "seized_ms")
-    )
+    discarded = {
+        (user_id, seq, seized_ms)
+        for user_id, seq, seized_ms, state in _letters_read(activity)
+        if state == DeadLetter.State.DISCARDED
+    }
     for count, (user_id, seq, counts) in enumerate(_claims_read(activity, discarded), start=1):
         claimed.add(user_id, seq, counts=counts)
         if count % (10 * CHUNK) == 0:
@@ -99,12 +100,21 @@ def _claims_read(activity: Activity, discarded: set[tuple[int, int, int]]) -> It
         if claim is not None and claim.uid == activity.uid:
             counts = (claim.user_id, claim.seq, claim.seized_ms) not in discarded
             yield claim.user_id, claim.seq, counts
-    letters = DeadLetter.objects.filter(activity_id=activity.pk, uid=activity.uid)
-    for user_id, seq, state in letters.values_list("user_id", "seq", "state").iterator():
+    for user_id, seq, _seized_ms, state in _letters_read(activity):
         yield user_id, seq, state != DeadLetter.State.DISCARDED
     rows = Coupon.objects.filter(activity=activity).order_by()
     for user_id, seq in rows.values_list("user_id", "seq").iterator(chunk_size=10 * CHUNK):
         yield user_id, seq, True
+
+
+def _letters_read(activity: Activity) -> Iterator[tuple[int, int, int, str]]:
+    """(user id, seq, seized_ms, state) of the activity's letters; one with a uid was a claim and has them all."""
+    letters = DeadLetter.objects.filter(activity_id=activity.pk, uid=activity.uid)
+    for user_id, seq, seized_ms, state in letters.values_list("user_id", "seq", "seized_ms", "state").iterator():
+        assert user_id is not None
+        assert seq is not None
+        assert seized_ms is not None
+        yield user_id, seq, seized_ms, state
 
 
 def _fence_keep(activity_id: int, *, token: str) -> None:

@@ -5,6 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from seize.authentication import shopper_id
 from seize.requests import id_parse
 from sync.claims import claim_states
 
@@ -14,7 +15,7 @@ class ClaimView(APIView):
 
     def get(self, request: Request, activity_id: str) -> Response:
         known = id_parse(activity_id)
-        body = None if known is None else claim_states(activity_id=known, user_id=request.user.id)
+        body = None if known is None else claim_states(activity_id=known, user_id=shopper_id(request))
         if body is None:
             raise Http404
         return Response(body, headers={"Cache-Control": "no-store"})

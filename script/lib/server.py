@@ -6,27 +6,31 @@ import base64
 import json
 import os
 import secrets
-import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
+from collections.abc import Callable
 
 from console import fail, say, step
-from project import PYTHON, ROOT, VAR, manage, program, setting
+from project import VAR, manage, program, setting
 from services import pid_is_alive, pidfile_kill, port_is_free, port_pick, valkey_binary, valkey_config
 from setup import setup
+from supervision import (
+    LOGS,
+    NAMES,
+    RUN,
+    LogFollower,
+    supervisord_config,
+    supervisord_start,
+    supervisord_stop,
+)
 
-RUN = VAR / "run"
-LOGS = VAR / "log"
 STATE = RUN / "server.json"  # the running server: pid, ports; removed when it stops
 REDIS_URL_FILE = RUN / "redis.url"  # what manage.py in another terminal reads
 READY_SECONDS = 120
-NAMES = ("valkey", "web", "worker", "beat", "flower")
 
 
 def port_choose(name: str, default: int) -> int:
@@ -46,7 +50,7 @@ def port_choose(name: str, default: int) -> int:
             if port != default:
                 say(f"note: port {default} is in use, taking {port} (set {name} to choose).")
             return port
-    fail(f"no free port from {default} to {default + 49}: set {name}.")
+    return fail(f"no free port from {default} to {default + 49}: set {name}.")
 
 
 def redis_embedded() -> tuple[str, str]:
@@ -80,83 +84,6 @@ def programs(*, port: int, flower_port: int, valkey_conf: str | None) -> dict[st
     if valkey_conf:
         commands["valkey"] = [valkey_binary(), valkey_conf]
     return commands
-
-
-def supervisord_config(commands: dict[str, list[str]], *, environment: dict[str, str]) -> Path:
-    """Write supervisord's configuration: Valkey first and last, everything restarted when it dies."""
-
-    def quoted(value: str) -> str:
-        return value.replace("%", "%%")
-
-    lines = [
-        "[supervisord]",
-        "nodaemon=true",
-        f"logfile={quoted(str(LOGS / 'supervisord.log'))}",
-        "logfile_maxbytes=5MB",
-        "logfile_backups=1",
-        f"pidfile={quoted(str(RUN / 'supervisord.pid'))}",
-        f"childlogdir={quoted(str(LOGS))}",
-        "minfds=1024",
-    ]
-    for name in sorted(commands, key=NAMES.index):
-        own = {"DATABASE_WAIT_TIMEOUT_S": "5"} if name == "worker" else {}
-        pairs = ",".join(f'{key}="{quoted(value)}"' for key, value in {**environment, **own}.items())
-        lines += [
-            f"[program:{name}]",
-            f"command={quoted(shlex.join(commands[name]))}",
-            f"directory={quoted(str(ROOT))}",
-            f"environment={pairs}",
-            f"priority={10 + 10 * NAMES.index(name)}",
-            "autorestart=true",
-            "startsecs=1",
-            "startretries=1000000",
-            "stopwaitsecs=15",
-            # Valkey must outlive the others' last writes; it has no children to signal.
-            "stopasgroup=true",
-            "killasgroup=true",
-            "redirect_stderr=true",
-            f"stdout_logfile={quoted(str(LOGS / (name + '.log')))}",
-            "stdout_logfile_maxbytes=10MB",
-            "stdout_logfile_backups=2",
-        ]
-    path = RUN / "supervisord.conf"
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-class LogFollower(threading.Thread):
-    """Print what programs log, each line with the program's name in front."""
-
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(daemon=True)
-        self.offsets = {name: self._size(LOGS / f"{name}.log") for name in names}
-        self.width = max(len(name) for name in names)
-        self.ended = threading.Event()
-
-    @staticmethod
-    def _size(path: Path) -> int:
-        return path.stat().st_size if path.exists() else 0
-
-    def run(self) -> None:
-        while not self.ended.wait(0.2):
-            self.print_new()
-
-    def print_new(self) -> None:
-        """Print whole lines that came since the last call; start over when a log was rotated."""
-        for name, offset in self.offsets.items():
-            path = LOGS / f"{name}.log"
-            size = self._size(path)
-            if size == offset:
-                continue
-            with path.open("rb") as log:
-                log.seek(offset if offset < size else 0)
-                chunk = log.read()
-            whole = chunk[: chunk.rfind(b"\n") + 1]
-            self.offsets[name] = (offset if offset < size else 0) + len(whole)
-            for line in whole.decode("utf-8", "replace").splitlines():
-                say(f"{name:<{self.width}} | {line}")
 
 
 def http_get(url: str, *, auth: str = "") -> tuple[int, bytes]:
@@ -215,63 +142,71 @@ def curl_print(port: int, env: dict[str, str]) -> None:
         return
     say("\nWin a coupon, then look at it:\n")
     say(f"  TOKEN={token}")
-    say(f"  curl -i http://127.0.0.1:{port}/market/consumer/coupon/seize -H \"Authorization: Bearer $TOKEN\" \\")
-    say(f"       -H 'Content-Type: application/json' -d '{{\"id\": \"{open_now[0]['id']}\", \"seq\": 1}}'")
+    say(f'  curl -i http://127.0.0.1:{port}/market/consumer/coupon/seize -H "Authorization: Bearer $TOKEN" \\')
+    say(f'       -H \'Content-Type: application/json\' -d \'{{"id": "{open_now[0]["id"]}", "seq": 1}}\'')
     say(f'  curl http://127.0.0.1:{port}/market/consumer/coupon/my -H "Authorization: Bearer $TOKEN"\n')
 
 
+def redis_choose() -> tuple[str | None, str]:
+    """Configuration path (None for a server of one's own) and URL of Redis; leaves the embedded one's for others."""
+    if asked := setting("REDIS_URL"):
+        REDIS_URL_FILE.unlink(missing_ok=True)
+        return None, asked
+    config, url = redis_embedded()
+    REDIS_URL_FILE.touch(mode=0o600)
+    REDIS_URL_FILE.write_text(url)
+    return config, url
+
+
+def ready_wait(supervisord: subprocess.Popen[bytes], *, port: int, flower_port: int, development: bool) -> None:
+    """Wait until everything answers.
+
+    :raises SystemExit: code 2, when it does not in time or supervisord ends.
+    """
+    deadline = time.monotonic() + READY_SECONDS
+    while not is_ready(port=port, flower_port=flower_port, development=development):
+        if supervisord.poll() is not None:
+            fail(f"supervisord ended with code {supervisord.returncode}; see {LOGS / 'supervisord.log'}.")
+        if time.monotonic() > deadline:
+            fail(f"not everything answers after {READY_SECONDS} s; see the lines above and {LOGS}.")
+        time.sleep(0.3)
+
+
+def signals_set(handler: Callable[..., object] | signal.Handlers) -> None:
+    """Ctrl-C, a closed terminal and kill all end the server alike, also where a shell had them ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, handler)
+
+
 def main(arguments: list[str]) -> int:
-    """Run everything until Ctrl-C; 0 when it was stopped, 1 when it could not be started."""
+    """Run everything until Ctrl-C; 0 when it was stopped, 2 when it could not be started."""
     if arguments:
         fail("script/server takes no arguments; ports are set by PORT and FLOWER_PORT.")
     if running_report():
         return 0
+    development = setting("ENVIRONMENT", "development") == "development"
+    if not development and not setting("FLOWER_BASIC_AUTH"):
+        fail("FLOWER_BASIC_AUTH=user:password must be set in production: Flower can end tasks.")
     setup()
     for folder in (RUN, LOGS):
         folder.mkdir(parents=True, exist_ok=True)
     pidfile_kill(RUN / "supervisord.pid")  # what a killed script/server left behind
     pidfile_kill(VAR / "valkey" / "server.pid")
     port, flower_port = port_choose("PORT", 8000), port_choose("FLOWER_PORT", 5555)
-    development = setting("ENVIRONMENT", "development") == "development"
-    if not development and not setting("FLOWER_BASIC_AUTH"):
-        fail("FLOWER_BASIC_AUTH=user:password must be set in production: Flower can end tasks.")
+    valkey_conf, redis_url = redis_choose()
+    env = {"PYTHONUNBUFFERED": "1", "VAR_DIR": str(VAR), "REDIS_URL": redis_url}
+    commands = programs(port=port, flower_port=flower_port, valkey_conf=valkey_conf)
 
-    env = {"PYTHONUNBUFFERED": "1", "VAR_DIR": str(VAR)}
-    config, redis_url = (None, setting("REDIS_URL")) if setting("REDIS_URL") else redis_embedded()
-    env["REDIS_URL"] = redis_url
-    if config:
-        REDIS_URL_FILE.touch(mode=0o600)
-        REDIS_URL_FILE.write_text(redis_url)
-    else:
-        REDIS_URL_FILE.unlink(missing_ok=True)
-    commands = programs(port=port, flower_port=flower_port, valkey_conf=config)
-    path = supervisord_config(commands, environment=env)
     step(f"Starting {', '.join(sorted(commands, key=NAMES.index))}")
     follower = LogFollower(list(commands))
-    supervisord = subprocess.Popen(
-        [program("supervisord"), "-c", str(path)],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C reaches us alone, and we stop them in order
-    )
+    signals_set(signal.default_int_handler)
+    supervisord = supervisord_start(supervisord_config(commands, environment=env))
     STATE.write_text(json.dumps({"pid": os.getpid(), "port": port, "flower_port": flower_port}))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         follower.start()
-        if development:
-            seeded = manage("seed_demo", env=env)
-            if seeded.returncode != 0:
-                say(f"seed_demo: {(seeded.stderr or seeded.stdout).strip()}")
-        deadline = time.monotonic() + READY_SECONDS
-        while not is_ready(port=port, flower_port=flower_port, development=development):
-            if supervisord.poll() is not None:
-                fail(f"supervisord ended with code {supervisord.returncode}; see {LOGS / 'supervisord.log'}.")
-            if time.monotonic() > deadline:
-                fail(f"not everything answers after {READY_SECONDS} s; see the lines above and {LOGS}.")
-            time.sleep(0.3)
+        if development and (seeded := manage("seed_demo", env=env)).returncode != 0:
+            say(f"seed_demo: {(seeded.stderr or seeded.stdout).strip()}")
+        ready_wait(supervisord, port=port, flower_port=flower_port, development=development)
         say("\nReady. Ctrl-C stops everything.\n")
         addresses_print(port, flower_port)
         if development:
@@ -281,13 +216,8 @@ def main(arguments: list[str]) -> int:
         say("\nStopping")
         return 0
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if supervisord.poll() is None:
-            supervisord.terminate()
-            try:
-                supervisord.wait(timeout=60)
-            except subprocess.TimeoutExpired:
-                supervisord.kill()
+        signals_set(signal.SIG_IGN)
+        supervisord_stop(supervisord)
         follower.ended.set()
         follower.print_new()
         STATE.unlink(missing_ok=True)

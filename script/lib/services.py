@@ -256,7 +256,11 @@ class MariaDB:
         if not self._program("mariadbd").startswith(str(self.unpacked)):
             return []
         usr = self.unpacked / "usr"
-        return [f"--basedir={usr}", f"--lc-messages-dir={usr / 'share/mysql'}", f"--plugin-dir={usr / 'lib/mysql/plugin'}"]
+        return [
+            f"--basedir={usr}",
+            f"--lc-messages-dir={usr / 'share/mysql'}",
+            f"--plugin-dir={usr / 'lib/mysql/plugin'}",
+        ]
 
     def _as_root(self) -> list[str]:
         return ["--user=root"] if os.geteuid() == 0 else []

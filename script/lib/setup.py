@@ -70,7 +70,8 @@ def mysqlclient_install(*, required: bool = False) -> bool:
     """
     if subprocess.run([str(PYTHON), "-c", "import MySQLdb"], capture_output=True).returncode == 0:
         return True
-    how = f"as root run 'apt-get update && apt-get install {' '.join(MYSQL_HEADERS)}' (macOS: brew install mysql-client pkg-config)"
+    packages = " ".join(MYSQL_HEADERS)
+    how = f"as root run 'apt-get update && apt-get install {packages}' (macOS: brew install mysql-client pkg-config)"
     if not _mysql_headers_found() and debian.can_install():
         debian.install(*MYSQL_HEADERS, purpose="to build mysqlclient")
     if _mysql_headers_found():

@@ -41,7 +41,9 @@ def luacheck_command() -> tuple[list[str], dict[str, str]]:
     lua = shutil.which("lua") or next(iter(sorted(map(str, unpacked.glob("usr/bin/lua5*")))), None)
     if not script.exists() or lua is None:
         fail("luacheck is missing: Debian: as root 'apt-get install lua-check'; macOS: brew install luacheck.")
-    version = subprocess.run([lua, "-v"], capture_output=True, text=True, env=_lua_env(unpacked, "")).stdout.split()[1][:3]
+    version = subprocess.run([lua, "-v"], capture_output=True, text=True, env=_lua_env(unpacked, "")).stdout.split()[1][
+        :3
+    ]
     return [lua, str(script)], _lua_env(unpacked, version)
 
 
@@ -59,14 +61,18 @@ def checks_run(env: dict[str, str]) -> bool:
     """Run every linter and contract; True when all are clean."""
     luacheck, lua_env = luacheck_command()
     commands = [(name, [program(command[0]), *command[1:]], {}) for name, command in CHECKS]
-    commands.append(("luacheck", [*luacheck, "-q", "--globals", "redis", "KEYS", "ARGV", "cjson", "--", "seize/lua"], lua_env))
+    commands.append(
+        ("luacheck", [*luacheck, "-q", "--globals", "redis", "KEYS", "ARGV", "cjson", "--", "seize/lua"], lua_env)
+    )
     manage = [str(PYTHON), "manage.py"]
     commands.append(("missing migrations", [*manage, "makemigrations", "--check", "--dry-run"], {}))
     commands.append(("Django's checks", [*manage, "check", "--fail-level", "WARNING"], {}))
     clean = True
     for name, command, extra in commands:
         began = time.monotonic()
-        done = subprocess.run(command, cwd=ROOT, env={**env, **extra}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=ROOT, env={**env, **extra}, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
         verdict = "ok" if done.returncode == 0 else "FAILED"
         say(f"    {name}: {verdict} ({time.monotonic() - began:.1f} s)")
         if done.returncode != 0:
@@ -86,7 +92,11 @@ def main(arguments: list[str]) -> int:
     database = MariaDB(TEST / "mariadb")
     database.find()
     env = {
-        **{name: value for name, value in os.environ.items() if name not in ("REDIS_URL", "CELERY_BROKER_URL", "CACHE_URL")},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("REDIS_URL", "CELERY_BROKER_URL", "CACHE_URL")
+        },
         "DATABASE_URL": database.url,
         "TEST_VALKEY_BINARY": valkey_binary(),
         "TEST_REDIS_BINARY": redis_binary(),
@@ -100,7 +110,9 @@ def main(arguments: list[str]) -> int:
         step("Linters and contracts")
         clean = checks_run(env)
         step("Tests")
-        chosen = arguments if any(a.startswith("-n") for a in arguments) else ["-n", str(os.cpu_count() or 2), *arguments]
+        chosen = (
+            arguments if any(a.startswith("-n") for a in arguments) else ["-n", str(os.cpu_count() or 2), *arguments]
+        )
         tested = subprocess.run([program("pytest"), *chosen], cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
     except KeyboardInterrupt:
         say("interrupted")

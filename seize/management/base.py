@@ -18,7 +18,7 @@ class UsageError(CommandError):
 class _OneLineParser(CommandParser):
     def error(self, message: str) -> NoReturn:
         if self.called_from_command_line:
-            print(f"error: {message} (see --help)", file=sys.stderr)
+            print(f"error: {message} (see --help)", file=sys.stderr)  # noqa: T201 - a command speaks to a terminal
             raise SystemExit(2)
         raise UsageError(message)
 

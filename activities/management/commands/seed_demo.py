@@ -48,7 +48,7 @@ class Command(BaseCommand):
         for activity, published_at in demo_activities(now=now):
             if Activity.objects.filter(name=activity.name).exists():
                 continue
-            services.activity_draft_save(activity=activity, now=now)
+            services.activity_draft_save(activity=activity)
             services.activity_publish(activity_id=activity.pk, now=published_at)
             if activity.name.startswith("暂停中"):
                 services.activity_pause(activity_id=activity.pk, now=now)

@@ -15,7 +15,5 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         found = ledger_compare(rebuild=lambda activity_id: activity_rebuild(activity_id=activity_id))
         if found.rebuild:  # what was rebuilt just now may be declared loaded
-            found.loaded += ledger_compare(
-                rebuild=lambda activity_id: activity_rebuild(activity_id=activity_id)
-            ).loaded
+            found.loaded += ledger_compare(rebuild=lambda activity_id: activity_rebuild(activity_id=activity_id)).loaded
         self.stdout.write(orjson.dumps({**preheat_all(), **found.as_dict()}).decode())

@@ -1,0 +1,117 @@
+"""supervisord's configuration, and a follower that prints every program's log with its name in front."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+from console import say
+from project import ROOT, VAR, program
+
+RUN = VAR / "run"
+LOGS = VAR / "log"
+NAMES = ("valkey", "web", "worker", "beat", "flower")  # started in this order, stopped in the reverse one
+
+
+def supervisord_config(commands: dict[str, list[str]], *, environment: dict[str, str]) -> Path:
+    """Write supervisord's configuration: Valkey first and last, everything restarted when it dies."""
+
+    def quoted(value: str) -> str:
+        return value.replace("%", "%%")
+
+    lines = [
+        "[supervisord]",
+        "nodaemon=true",
+        f"logfile={quoted(str(LOGS / 'supervisord.log'))}",
+        "logfile_maxbytes=5MB",
+        "logfile_backups=1",
+        f"pidfile={quoted(str(RUN / 'supervisord.pid'))}",
+        f"childlogdir={quoted(str(LOGS))}",
+        "minfds=1024",
+    ]
+    for name in sorted(commands, key=NAMES.index):
+        own = {"DATABASE_WAIT_TIMEOUT_S": "5"} if name == "worker" else {}
+        pairs = ",".join(f'{key}="{quoted(value)}"' for key, value in {**environment, **own}.items())
+        lines += [
+            f"[program:{name}]",
+            f"command={quoted(shlex.join(commands[name]))}",
+            f"directory={quoted(str(ROOT))}",
+            f"environment={pairs}",
+            f"priority={10 + 10 * NAMES.index(name)}",
+            "autorestart=true",
+            "startsecs=1",
+            "startretries=1000000",
+            "stopwaitsecs=15",
+            # Valkey must outlive the others' last writes; it has no children to signal.
+            "stopasgroup=true",
+            "killasgroup=true",
+            "redirect_stderr=true",
+            f"stdout_logfile={quoted(str(LOGS / (name + '.log')))}",
+            "stdout_logfile_maxbytes=10MB",
+            "stdout_logfile_backups=2",
+        ]
+    path = RUN / "supervisord.conf"
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+class LogFollower(threading.Thread):
+    """Print what programs log, each line with the program's name in front."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(daemon=True)
+        self.offsets = {name: self._size(LOGS / f"{name}.log") for name in names}
+        self.width = max(len(name) for name in names)
+        self.ended = threading.Event()
+
+    @staticmethod
+    def _size(path: Path) -> int:
+        return path.stat().st_size if path.exists() else 0
+
+    def run(self) -> None:
+        while not self.ended.wait(0.2):
+            self.print_new()
+
+    def print_new(self) -> None:
+        """Print whole lines that came since the last call; start over when a log was rotated."""
+        for name, offset in self.offsets.items():
+            path = LOGS / f"{name}.log"
+            size = self._size(path)
+            if size == offset:
+                continue
+            with path.open("rb") as log:
+                log.seek(offset if offset < size else 0)
+                chunk = log.read()
+            whole = chunk[: chunk.rfind(b"\n") + 1]
+            self.offsets[name] = (offset if offset < size else 0) + len(whole)
+            for line in whole.decode("utf-8", "replace").splitlines():
+                say(f"{name:<{self.width}} | {line}")
+
+
+def supervisord_start(config: Path) -> subprocess.Popen[bytes]:
+    """Start supervisord in a session of its own: Ctrl-C reaches script/server alone, which stops all in order."""
+    return subprocess.Popen(
+        [program("supervisord"), "-c", str(config)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def supervisord_stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop supervisord and, by it, every program; whatever does not stop in a minute is killed."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
