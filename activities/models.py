@@ -73,9 +73,14 @@ class DiscountTerms(models.Model):
 
     @staticmethod
     def constraints_for(model: str) -> list[models.CheckConstraint]:
-        """The database's own word on terms, named for ``model``."""
-        fixed = Q(kind="FIXED", amount_off__gt=0, pay_percent=None, max_off=None)
-        percent = Q(kind="PERCENT", amount_off=None, pay_percent__gte=1, pay_percent__lte=99)
+        """The database's own word on terms, named for ``model``.
+
+        A comparison with NULL is unknown, and a CHECK lets the unknown pass: hence each ``isnull``.
+        """
+        fixed = Q(kind="FIXED", amount_off__isnull=False, amount_off__gt=0, pay_percent=None, max_off=None)
+        percent = Q(
+            kind="PERCENT", amount_off=None, pay_percent__isnull=False, pay_percent__gte=1, pay_percent__lte=99
+        )
         return [
             models.CheckConstraint(name=f"{model}_kind_amount", condition=fixed | percent),
             models.CheckConstraint(name=f"{model}_min_spend", condition=Q(min_spend__gte=0)),
@@ -137,7 +142,7 @@ class Activity(DiscountTerms):
             models.CheckConstraint(name="activity_starts_before_end", condition=Q(starts_at__lt=F("ends_at"))),
             models.CheckConstraint(
                 name="activity_one_validity",
-                condition=Q(valid_days__gte=1, valid_until=None)
+                condition=Q(valid_days__isnull=False, valid_days__gte=1, valid_until=None)
                 | Q(valid_days=None, valid_until__isnull=False, valid_until__gte=F("ends_at")),
             ),
         )

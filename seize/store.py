@@ -119,7 +119,7 @@ def _faults_translated() -> Iterator[None]:
     except MaxConnectionsError as error:
         raise StoreBusy(str(error)) from error
     except ConnectionError as error:
-        if isinstance(error.__cause__, queue_module.Empty):
+        if isinstance(error.__context__, queue_module.Empty):
             raise StoreBusy("all Redis connections are in use") from error
         raise OutcomeUnknown(f"Redis went away: {error}") from error
     except TimeoutError as error:

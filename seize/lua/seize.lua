@@ -71,14 +71,11 @@ local held_by, new_holders, new_claims, granted = {}, {}, {}, 0
 local claim_value = string.format('%.0f:%s', now_ms, uid)
 
 local function replay(user_id, seq)
-  local seized_ms = 0
   if held_by[user_id] and seq > held_by[user_id].before then
-    seized_ms = now_ms
-  else
-    local value = redis.call('HGET', KEYS[5], activity_id .. ':' .. user_id .. ':' .. string.format('%.0f', seq))
-    seized_ms = value and tonumber(string.match(value, '^(%d+):')) or 0
+    return { activity_id, seq, now_ms, 1 } -- won earlier in this very call
   end
-  return { activity_id, seq, seized_ms, 1 }
+  local value = redis.call('HGET', KEYS[5], activity_id .. ':' .. user_id .. ':' .. string.format('%.0f', seq))
+  return { activity_id, seq, value and tonumber(string.match(value, '^(%d+):')) or 0, 1 }
 end
 
 for i = 1, shoppers do

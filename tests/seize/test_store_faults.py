@@ -1,0 +1,110 @@
+"""Every way in which Redis can fail says whether something can have happened."""
+
+import socket
+import threading
+
+import pytest
+from services import Valkey, port_pick
+
+from seize import store
+from seize.keys import seize_keys
+from seize.requests import SeizeRequest
+from seize.services import coupon_seize
+from tests.seize.stage import ACTIVITY, load
+
+
+def seize():
+    return coupon_seize(wanted=SeizeRequest(activity_id=ACTIVITY, seq=1), user_id=7)
+
+
+@pytest.fixture
+def own_valkey(tmp_path, valkey, settings):
+    """A Valkey that a test may kill."""
+    server = Valkey(tmp_path, binary=valkey.binary)
+    server.start()
+    settings.REDIS_URL = server.url
+    yield server
+    server.stop(kill=True)
+
+
+def test_nobody_listens_nothing_happened(settings):
+    settings.REDIS_URL = f"redis://127.0.0.1:{port_pick()}/0"
+    with pytest.raises(store.StoreUnavailable, match="cannot connect"):
+        seize()
+
+
+@pytest.mark.parametrize("url", ["", "http://127.0.0.1/"])
+def test_no_or_wrong_url_says_what_to_do(settings, url):
+    settings.REDIS_URL = url
+    with pytest.raises(store.StoreUnavailable, match="REDIS_URL"):
+        seize()
+
+
+def test_server_killed_between_two_calls_is_never_an_answer_of_its_own(own_valkey):
+    load()
+    seize()
+    own_valkey.stop(kill=True)
+    with pytest.raises((store.StoreUnavailable, store.OutcomeUnknown)):
+        seize()
+    with pytest.raises(store.StoreUnavailable, match="cannot connect"):
+        seize()
+
+
+def test_acknowledged_coupon_survives_kill_9_and_the_desk_stays_closed_until_a_rebuild(own_valkey):
+    load()
+    won = seize()
+    own_valkey.stop(kill=True)
+    own_valkey.start()
+    assert store.client().hgetall(seize_keys(ACTIVITY).queue) == {"11:7:1": f"{won.seized_ms}:a1b2c3d4"}
+    refused = coupon_seize(wanted=SeizeRequest(activity_id=ACTIVITY, seq=1), user_id=8)
+    assert refused.refusal.name == "NOT_READY"
+
+
+def test_server_that_takes_the_command_and_never_answers_leaves_the_outcome_unknown(settings):
+    """Also: the call is sent once. redis-py's own retries would run the script a second time."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    heard: list[bytes] = []
+
+    def serve() -> None:
+        connection, _address = listener.accept()
+        with connection:
+            while chunk := connection.recv(65536):
+                heard.append(chunk)
+                # Answer the handshake, not the script.
+                if b"EVALSHA" not in chunk:
+                    connection.sendall(b"+OK\r\n" * chunk.count(b"\r\n$6\r\nCLIENT\r\n"))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    settings.REDIS_URL = f"redis://127.0.0.1:{listener.getsockname()[1]}/0?protocol=2"
+    settings.REDIS_TIMEOUT_S = 0.3
+    with pytest.raises(store.OutcomeUnknown):
+        seize()
+    listener.close()
+    thread.join(5)
+    assert b"".join(heard).count(b"EVALSHA") == 1
+
+
+def test_p09_readonly_and_misconfigured_servers_refuse_and_nothing_happened(own_valkey):
+    load()
+    client = store.client()
+    before = client.hgetall(seize_keys(ACTIVITY).stock)
+    client.replicaof("127.0.0.1", str(port_pick()))
+    with pytest.raises(store.StoreUnavailable, match=r"(?i)read ?only"):
+        seize()
+    client.replicaof("NO", "ONE")
+    assert client.hgetall(seize_keys(ACTIVITY).stock) == before
+
+
+def test_all_connections_in_use_is_busy_and_nothing_happened(own_valkey, settings):
+    settings.REDIS_POOL_SIZE = 1
+    settings.REDIS_TIMEOUT_S = 0.2
+    settings.REDIS_URL = own_valkey.url + "?client_name=small"
+    load()
+    held = store.client().connection_pool.get_connection()
+    try:
+        with pytest.raises(store.StoreBusy):
+            seize()
+    finally:
+        store.client().connection_pool.release(held)
+    assert seize().seq == 1

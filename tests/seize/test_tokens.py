@@ -1,0 +1,115 @@
+"""Who is the shopper? Every way in which a token can be wrong is wrong here."""
+
+import base64
+import json
+import time
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from django.conf import settings as django_settings
+from rest_framework_simplejwt.tokens import AccessToken, RefreshToken
+
+from seize.tokens import TokenInvalid, access_token_issue, access_token_verify
+
+NOW = int(time.time())
+GOOD = {"token_type": "access", "user_id": "7", "exp": NOW + 600, "iat": NOW}
+
+
+def signed(*, key: str | None = None, algorithm: str = "HS256", **changes: object) -> str:
+    claims = {name: value for name, value in {**GOOD, **changes}.items() if value is not ...}
+    return jwt.encode(claims, key or django_settings.JWT_VERIFYING_KEY, algorithm=algorithm)
+
+
+@pytest.mark.parametrize(
+    ("token", "user_id"),
+    [
+        (signed(), 7),
+        (signed(user_id=7), 7),
+        (signed(user_id="9223372036854775807"), 2**63 - 1),
+        (signed(iat=...), 7),
+        (signed(exp=NOW - 20), 7),  # within the leeway of 30 s
+        (signed(nbf=NOW + 20), 7),
+        (signed(iat=NOW + 20), 7),
+        (signed(aud="anybody"), 7),  # aud and iss matter where the settings name them
+    ],
+)
+def test_good_tokens(token, user_id):
+    assert access_token_verify(token) == user_id
+
+
+def unsigned() -> str:
+    def part(value: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    return f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(GOOD)}."
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "x",
+        "a.b.c",
+        unsigned(),
+        signed(key="another-key-of-32-characters-or-more"),
+        signed(algorithm="HS512"),
+        signed() + "x",
+        signed(token_type="refresh"),
+        signed(token_type=...),
+        signed(token_type=None),
+        signed(exp=...),
+        signed(exp=NOW - 60),
+        signed(exp="never"),
+        signed(nbf=NOW + 60),
+        signed(iat=NOW + 60),
+        signed(user_id=...),
+        signed(user_id=None),
+        signed(user_id=True),
+        signed(user_id=7.0),
+        signed(user_id="007"),
+        signed(user_id=" 7"),
+        signed(user_id="７"),
+        signed(user_id="-7"),
+        signed(user_id=0),
+        signed(user_id=10**30),
+        signed(user_id="1" + "0" * 30),
+        signed(user_id=2**63),
+        signed(user_id=["7"]),
+        signed(user_id={"id": 7}),
+    ],
+)
+def test_p17_bad_tokens_are_refused(token):
+    with pytest.raises(TokenInvalid):
+        access_token_verify(token)
+
+
+def test_issuer_and_audience_are_required_where_the_settings_name_them(settings):
+    settings.JWT_ISSUER, settings.JWT_AUDIENCE = "shop", "coupons"
+    assert access_token_verify(access_token_issue(user_id=7, lifetime_s=60)) == 7
+    for changes in ({}, {"iss": "shop"}, {"aud": "coupons"}, {"iss": "other", "aud": "coupons"}):
+        with pytest.raises(TokenInvalid):
+            access_token_verify(signed(**changes))
+
+
+def test_rs256_by_setting_and_a_token_signed_with_the_public_key_as_secret_is_refused(settings):
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    public = private.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    settings.JWT_ALGORITHM, settings.JWT_SIGNING_KEY, settings.JWT_VERIFYING_KEY = "RS256", pem, public.decode()
+    assert access_token_verify(access_token_issue(user_id=7, lifetime_s=60)) == 7
+    with pytest.raises(TokenInvalid):
+        access_token_verify(signed(key="another-key-of-32-characters-or-more"))
+
+
+def test_tokens_of_the_log_in_endpoint_pass_and_its_refresh_tokens_do_not():
+    access, refresh = AccessToken(), RefreshToken()
+    access["user_id"] = refresh["user_id"] = "7"
+    assert access_token_verify(str(access)) == 7
+    with pytest.raises(TokenInvalid):
+        access_token_verify(str(refresh))
