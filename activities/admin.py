@@ -8,8 +8,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -77,7 +76,7 @@ class ActivityChangeList(ChangeList):
 class ActivityForm(forms.ModelForm):
     """A draft's fields, and the version that the form was opened with."""
 
-    version = forms.IntegerField(widget=forms.HiddenInput, required=False)
+    opened_version = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
     class Meta:
         model = Activity
@@ -85,15 +84,15 @@ class ActivityForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "version" in self.fields:
-            self.fields["version"].initial = self.instance.version
+        if "opened_version" in self.fields:
+            self.fields["opened_version"].initial = self.instance.version
 
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean()
         if not self.instance._state.adding:
             try:
                 stored = Activity.objects.get(pk=self.instance.pk)
-                services.draft_check(stored=stored, version=self.cleaned_data.get("version") or 0)
+                services.draft_check(stored=stored, version=self.cleaned_data.get("opened_version") or 0)
             except services.ActivityRefused as refused:
                 raise forms.ValidationError(str(refused)) from refused
         return cleaned
@@ -102,7 +101,7 @@ class ActivityForm(forms.ModelForm):
 def _change_button(change: str) -> Callable[..., HttpResponse]:
     """The button of one change; unfold finds it, and its route, by the function's name."""
 
-    def button(self: "ActivityAdmin", request: HttpRequest, object_id: int) -> HttpResponse:
+    def button(self: "ActivityAdmin", request: HttpRequest, object_id: str) -> HttpResponse:
         return self.change_view_of(request, object_id, change)
 
     button.__name__ = change
@@ -152,7 +151,7 @@ class ActivityAdmin(ModelAdmin):
         if obj is None:
             return self.fieldsets
         if self._is_draft(obj):
-            return ((None, {"fields": ("name", "rules_text", "version")}), *self.fieldsets[1:])
+            return ((None, {"fields": ("name", "rules_text", "opened_version")}), *self.fieldsets[1:])
         return (self.FACTS, *self.fieldsets)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Activity | None = None) -> tuple[str, ...]:
@@ -174,7 +173,7 @@ class ActivityAdmin(ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Activity, form: forms.ModelForm, change: bool) -> None:
         if change:
-            obj.version = form.cleaned_data.get("version") or 0
+            obj.version = form.cleaned_data.get("opened_version") or 0
         services.activity_draft_save(activity=obj)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -207,9 +206,9 @@ class ActivityAdmin(ModelAdmin):
 
     # Buttons
 
-    def get_actions_detail(self, request: HttpRequest, object_id: int) -> list[Any]:
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """Only the buttons that are legal now; the service checks again."""
-        activity = Activity.objects.filter(pk=object_id).first()
+        activity = self.get_object(request, object_id)
         if activity is None or not self.has_change_permission(request, activity):
             return []
         now = timezone.now()
@@ -222,18 +221,20 @@ class ActivityAdmin(ModelAdmin):
             )
         ]
 
-    def change_view_of(self, request: HttpRequest, object_id: int, change: str) -> HttpResponse:
+    def change_view_of(self, request: HttpRequest, object_id: str, change: str) -> HttpResponse:
         """Ask, check, call the service, and say what came of it."""
         if not self.has_change_permission(request):
             raise PermissionDenied
-        activity = get_object_or_404(Activity, pk=object_id)
+        activity = self.get_object(request, object_id)
+        if activity is None:
+            raise Http404
         spec = CHANGES[change]
-        form = spec.form(request.POST or None, activity=activity)
-        back = reverse("admin:activities_activity_change", args=[object_id])
+        form = spec.form(request.POST if request.method == "POST" else None, activity=activity)
+        back = reverse("admin:activities_activity_change", args=[activity.pk])
         if request.method == "POST" and form.is_valid():
             arguments = {name: form.cleaned_data[name] for name in spec.arguments}
             try:
-                spec.service(activity_id=object_id, now=timezone.now(), **arguments)
+                spec.service(activity_id=activity.pk, now=timezone.now(), **arguments)
             except services.ActivityRefused as refused:
                 messages.error(request, str(refused))
             else:

@@ -78,9 +78,7 @@ class DiscountTerms(models.Model):
         A comparison with NULL is unknown, and a CHECK lets the unknown pass: hence each ``isnull``.
         """
         fixed = Q(kind="FIXED", amount_off__isnull=False, amount_off__gt=0, pay_percent=None, max_off=None)
-        percent = Q(
-            kind="PERCENT", amount_off=None, pay_percent__isnull=False, pay_percent__gte=1, pay_percent__lte=99
-        )
+        percent = Q(kind="PERCENT", amount_off=None, pay_percent__isnull=False, pay_percent__gte=1, pay_percent__lte=99)
         return [
             models.CheckConstraint(name=f"{model}_kind_amount", condition=fixed | percent),
             models.CheckConstraint(name=f"{model}_min_spend", condition=Q(min_spend__gte=0)),

@@ -136,7 +136,7 @@ def _script(name: str, url: str) -> Script:
     return _client_for(url).register_script((LUA_FOLDER / f"{name}.lua").read_text())
 
 
-def _call(name: str, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
+def _call(name: str, keys: Sequence[str], arguments: Sequence[str | int | bytes]) -> Any:
     """Run a script; one that Redis has forgotten is loaded again, which cannot run it twice."""
     with _faults_translated():
         return _script(name, settings.REDIS_URL)(keys=list(keys), args=list(arguments))
@@ -383,16 +383,21 @@ def queue_lookup(fields_by_shard: Mapping[int, Sequence[str]]) -> list[Entry]:
     ]
 
 
+def _entry_arguments(entries: Sequence[Entry]) -> list[bytes]:
+    """Fields and values as the very bytes that were read; hiredis packs no surrogates by itself."""
+    return [text.encode("utf-8", "surrogateescape") for entry in entries for text in entry]
+
+
 def queue_delete(*, shard: int, entries: Sequence[Entry]) -> int:
     """Remove claims that the ledger has, each only if its value is unchanged; the number removed."""
-    arguments = [text for entry in entries for text in entry]
+    arguments = _entry_arguments(entries)
     return int(_call("queue_delete", (queue_key(shard),), arguments))
 
 
 def drain_check(*, activity_id: int, entries: Sequence[Entry]) -> tuple[str, list[bool]]:
     """The epoch that Redis has for the activity ('' = none) and whether each claim is still waiting."""
     keys = seize_keys(activity_id)
-    arguments = [text for entry in entries for text in entry]
+    arguments = _entry_arguments(entries)
     epoch, *held = _call("drain_check", (keys.rules, keys.queue), arguments)
     return epoch, [flag == 1 for flag in held]
 

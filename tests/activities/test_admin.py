@@ -1,0 +1,292 @@
+"""The back office: buttons that are legal, questions before changes, reasons when refused, a read-only ledger."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.urls import reverse
+from django.utils import timezone
+
+from activities import services
+from activities.models import Activity, Coupon
+from seize.requests import SeizeRequest
+from seize.services import coupon_seize
+from sync.models import DeadLetter
+from tests.factories import DraftFactory, drain, offer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LIST = reverse("admin:activities_activity_changelist")
+PATHS = {
+    "publish": "publish",
+    "pause": "pause",
+    "resume": "resume",
+    "add_stock": "add-stock",
+    "change_end": "change-end",
+    "void": "void",
+}
+
+
+@pytest.fixture
+def staff(client):
+    client.force_login(get_user_model().objects.create_superuser("boss", password="x"))
+    return client
+
+
+def url_of(change: str, activity: Activity) -> str:
+    return f"/admin/activities/activity/{activity.pk}/{PATHS[change]}/"
+
+
+def form_of(activity: Activity, **changes: str) -> dict[str, str]:
+    """What the browser would send for the draft's form."""
+    local = timezone.localtime
+    fields = {
+        "name": activity.name,
+        "rules_text": activity.rules_text,
+        "opened_version": str(activity.version),
+        "kind": activity.kind,
+        "min_spend": str(activity.min_spend),
+        "amount_off": str(activity.amount_off),
+        "pay_percent": "",
+        "max_off": "",
+        "valid_days": str(activity.valid_days),
+        "valid_until_0": "",
+        "valid_until_1": "",
+        "starts_at_0": local(activity.starts_at).strftime("%Y-%m-%d"),
+        "starts_at_1": local(activity.starts_at).strftime("%H:%M:%S"),
+        "ends_at_0": local(activity.ends_at).strftime("%Y-%m-%d"),
+        "ends_at_1": local(activity.ends_at).strftime("%H:%M:%S"),
+        "stock_total": str(activity.stock_total),
+        "per_user_limit": str(activity.per_user_limit),
+    }
+    return {**fields, **changes}
+
+
+def messages_of(response) -> list[str]:
+    return [str(message) for message in response.context["messages"]]
+
+
+def test_marketer_creates_a_draft_and_publishes_it(staff):
+    blank = DraftFactory.build(name="Double Eleven")
+    created = staff.post(reverse("admin:activities_activity_add"), form_of(blank), follow=True)
+    assert created.status_code == 200
+    draft = Activity.objects.get()
+    assert (draft.name, draft.status, draft.issued) == ("Double Eleven", "DRAFT", 0)
+    asked = staff.get(url_of("publish", draft))
+    assert "Double Eleven" in asked.content.decode()
+    done = staff.post(url_of("publish", draft), {}, follow=True)
+    assert "Done" in messages_of(done)[0]
+    draft.refresh_from_db()
+    assert draft.status == "ACTIVE"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"stock_total": "0"}, "stock_total"),
+        ({"per_user_limit": "0"}, "per_user_limit"),
+        ({"amount_off": ""}, "amount_off"),
+        ({"amount_off": "-1"}, "amount_off"),
+        ({"kind": "PERCENT"}, "pay_percent"),
+        ({"pay_percent": "80"}, "pay_percent"),
+        ({"ends_at_0": "2020-01-01"}, "ends_at"),
+        ({"valid_days": ""}, "valid_days"),
+        ({"name": ""}, "name"),
+        ({"name": "x" * 101}, "name"),
+        ({"stock_total": "99999999999"}, "stock_total"),
+    ],
+)
+def test_l03_bad_form_says_which_field_is_wrong_and_stores_nothing(staff, changes, field):
+    response = staff.post(reverse("admin:activities_activity_add"), form_of(DraftFactory.build(), **changes))
+    assert response.status_code == 200
+    assert field in response.context["adminform"].form.errors
+    assert Activity.objects.count() == 0
+
+
+def test_l05_form_that_was_opened_before_publishing_changes_nothing(staff):
+    """The stale form: issued, status and terms stay what services and the drain made them."""
+    draft = DraftFactory()
+    stale = form_of(draft, name="Stale", stock_total="1", amount_off="99.00")
+    services.activity_publish(activity_id=draft.pk, now=timezone.now())
+    Activity.objects.filter(pk=draft.pk).update(issued=4)
+    before = Activity.objects.filter(pk=draft.pk).values().get()
+    response = staff.post(reverse("admin:activities_activity_change", args=[draft.pk]), stale, follow=True)
+    assert "published meanwhile" in response.content.decode()
+    assert Activity.objects.filter(pk=draft.pk).values().get() == before
+
+
+def test_form_that_somebody_else_overtook_says_so_and_keeps_the_input(staff):
+    draft = DraftFactory(name="First")
+    stale = form_of(draft, name="Second")
+    draft.name = "Overtaken"
+    services.activity_draft_save(activity=draft)
+    response = staff.post(reverse("admin:activities_activity_change", args=[draft.pk]), stale)
+    assert response.status_code == 200
+    assert "Somebody else changed it" in response.content.decode()
+    assert 'value="Second"' in response.content.decode()
+    draft.refresh_from_db()
+    assert draft.name == "Overtaken"
+
+
+def test_draft_is_edited_by_its_form(staff):
+    draft = DraftFactory(name="First")
+    staff.post(reverse("admin:activities_activity_change", args=[draft.pk]), form_of(draft, name="Second"))
+    draft.refresh_from_db()
+    assert (draft.name, draft.version) == ("Second", 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "legal"),
+    [
+        ("DRAFT", {"publish"}),
+        ("ACTIVE", {"pause", "add_stock", "change_end", "void"}),
+        ("PAUSED", {"resume", "add_stock", "change_end", "void"}),
+        ("VOIDED", set()),
+        ("ENDED", set()),
+    ],
+)
+def test_only_legal_buttons_are_shown_and_others_refused_with_a_reason(staff, status, legal):
+    activity = DraftFactory(status=status)
+    page = staff.get(reverse("admin:activities_activity_change", args=[activity.pk])).content.decode()
+    assert {change for change in PATHS if f'href="{url_of(change, activity)}"' in page} == legal
+    for change in set(PATHS) - legal:
+        data = {"amount": "5", "name": activity.name, "reason": "x", "ends_at_0": "2099-01-01", "ends_at_1": "00:00"}
+        refused = staff.post(url_of(change, activity), data, follow=True)
+        assert "not possible" in messages_of(refused)[0]
+    activity.refresh_from_db()
+    assert (activity.status, activity.version, activity.stock_total) == (status, 1, 10)
+
+
+def test_changes_with_parameters_check_them_first(staff):
+    activity = offer(name="Sale", stock_total=10)
+    for change, data, error in [
+        ("add_stock", {"amount": "0"}, "amount"),
+        ("add_stock", {"amount": "many"}, "amount"),
+        ("change_end", {"ends_at_0": "tomorrow", "ends_at_1": ""}, "ends_at"),
+        ("void", {"name": "Other", "reason": "x"}, "name"),
+        ("void", {"name": "Sale", "reason": ""}, "reason"),
+    ]:
+        response = staff.post(url_of(change, activity), data)
+        assert error in response.context["form"].errors
+    activity.refresh_from_db()
+    assert (activity.status, activity.stock_total, activity.version) == ("ACTIVE", 10, 2)
+
+
+def test_stock_end_pause_resume_and_void_by_button(staff):
+    activity = offer(name="Sale", stock_total=10)
+    staff.post(url_of("add_stock", activity), {"amount": "5"})
+    staff.post(url_of("pause", activity), {})
+    activity.refresh_from_db()
+    assert (activity.stock_total, activity.status) == (15, "PAUSED")
+    staff.post(url_of("resume", activity), {})
+    end = timezone.localtime(timezone.now() + timedelta(days=2)).replace(microsecond=0)
+    when = {"ends_at_0": end.strftime("%Y-%m-%d"), "ends_at_1": end.strftime("%H:%M:%S")}
+    staff.post(url_of("change_end", activity), when)
+    activity.refresh_from_db()
+    assert (activity.status, activity.ends_at) == ("ACTIVE", end)
+    staff.post(url_of("void", activity), {"name": "Sale", "reason": "wrong price"})
+    activity.refresh_from_db()
+    assert (activity.status, activity.void_reason) == ("VOIDED", "wrong price")
+
+
+def test_get_asks_and_changes_nothing(staff):
+    activity = offer()
+    for change in ("pause", "add_stock", "change_end", "void"):
+        assert staff.get(url_of(change, activity)).status_code == 200
+    activity.refresh_from_db()
+    assert activity.version == 2
+
+
+def test_list_shows_effective_status_live_stock_and_issued_with_few_queries(staff, django_assert_max_num_queries):
+    activity = offer(name="Live one", stock_total=10)
+    for user_id in (1, 2, 3):
+        coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=user_id)
+    drain(activity)
+    coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=4)
+    for _ in range(5):
+        DraftFactory()
+    with django_assert_max_num_queries(12):
+        response = staff.get(LIST)
+    rows = {row.name: row for row in response.context["cl"].result_list}
+    assert (rows["Live one"].stock_left, rows["Live one"].issued) == (6, 3)
+    assert "Ongoing" in response.content.decode()
+
+
+def test_l15_filter_uses_the_clock_and_search_finds_names(staff):
+    now = timezone.now()
+    DraftFactory(name="over", status="ACTIVE", starts_at=now - timedelta(hours=2), ends_at=now)
+    DraftFactory(name="on", status="PENDING")
+    found = {
+        value: [row.name for row in staff.get(LIST, {"effective": value}).context["cl"].result_list]
+        for value in ("ended", "ongoing", "upcoming")
+    }
+    assert found == {"ended": ["over"], "ongoing": ["on"], "upcoming": []}
+    assert [row.name for row in staff.get(LIST, {"q": "ove"}).context["cl"].result_list] == ["over"]
+
+
+def test_list_is_readable_while_redis_is_down(staff, settings):
+    DraftFactory(name="Sale", status="ACTIVE")
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    response = staff.get(LIST)
+    assert response.status_code == 200
+    assert "Sale" in response.content.decode()
+
+
+def test_published_activities_cannot_be_deleted_and_drafts_can(staff):
+    published, draft = offer(), DraftFactory()
+    assert staff.post(f"/admin/activities/activity/{published.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert staff.post(f"/admin/activities/activity/{draft.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert list(Activity.objects.all()) == [published]
+
+
+def test_coupons_and_dead_letters_are_read_only(staff):
+    activity = offer()
+    coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
+    drain(activity)
+    coupon = Coupon.objects.get()
+    from seize.store import Entry
+
+    DeadLetter.of(Entry("garbage", "x"), reason="MALFORMED").save()
+    letter = DeadLetter.objects.get()
+    for name, row in (("activities/coupon", coupon), ("sync/deadletter", letter)):
+        assert staff.get(f"/admin/{name}/").status_code == 200
+        assert staff.get(f"/admin/{name}/{row.pk}/change/").status_code == 200
+        assert staff.post(f"/admin/{name}/{row.pk}/change/", {"status": "REDEEMED"}).status_code == 403
+        assert staff.post(f"/admin/{name}/{row.pk}/delete/", {"post": "yes"}).status_code == 403
+        assert staff.get(f"/admin/{name}/add/").status_code == 403
+
+
+def test_people_without_permission_get_no_buttons_and_no_changes(client):
+    user = get_user_model().objects.create_user("viewer", password="x", is_staff=True)
+    from django.contrib.auth.models import Permission
+
+    user.user_permissions.add(Permission.objects.get(codename="view_activity"))
+    client.force_login(user)
+    activity = offer()
+    page = client.get(reverse("admin:activities_activity_change", args=[activity.pk])).content.decode()
+    assert url_of("pause", activity) not in page
+    assert client.post(url_of("pause", activity), {}).status_code == 403
+    activity.refresh_from_db()
+    assert activity.status == "ACTIVE"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "activities/activity/",
+        "activities/activity/add/",
+        "activities/coupon/",
+        "sync/deadletter/",
+        "auth/user/",
+        "auth/group/",
+        "django_celery_beat/periodictask/",
+        "django_celery_beat/periodictask/add/",
+        "django_celery_beat/intervalschedule/",
+        "django_celery_beat/crontabschedule/add/",
+    ],
+)
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+def test_every_page_opens_in_both_languages(staff, path, language):
+    response = staff.get(f"/admin/{path}", HTTP_ACCEPT_LANGUAGE=language)
+    assert response.status_code == 200
+    assert response["Content-Language"] == language

@@ -1,0 +1,94 @@
+"""Commands: what they do, that repeating is harmless, and one line with exit code 2 for wrong use."""
+
+import io
+import os
+import subprocess
+import sys
+
+import orjson
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+
+from activities.models import Activity
+from seize import store
+from seize.keys import shard_of
+from seize.management.base import UsageError
+from seize.outcomes import Won
+from seize.requests import SeizeRequest
+from seize.services import coupon_seize
+from seize.tokens import access_token_verify
+from tests.factories import offer
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["shopper_tokens"],
+        ["shopper_tokens", "--count", "0"],
+        ["shopper_tokens", "--count", "many"],
+        ["shopper_tokens", "--count", "1", "--start", "0"],
+        ["shopper_tokens", "--count", "1", "--hours", "9999"],
+        ["drain", "--shard", "10"],
+        ["drain", "--shards", "1"],
+        ["preheat", "now"],
+        ["seed_demo", "now"],
+        ["drain"],  # and no Redis
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_one_line_and_exit_code_2(arguments, tmp_path):
+    env = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "VAR_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert done.stdout == ""
+
+
+def test_shopper_tokens_are_one_valid_token_a_line(capsys):
+    call_command("shopper_tokens", count=3, start=1001)
+    tokens = capsys.readouterr().out.split()
+    assert [access_token_verify(token) for token in tokens] == [1001, 1002, 1003]
+
+
+def test_development_commands_refuse_production(settings):
+    settings.DEVELOPMENT = False
+    for command, options in (("shopper_tokens", {"count": 1}), ("seed_demo", {})):
+        with pytest.raises(UsageError):
+            call_command(command, **options)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestOnRealStores:
+    def test_demo_is_seeded_once_with_all_that_a_newcomer_should_see(self, api):
+        call_command("seed_demo", stdout=io.StringIO())
+        call_command("preheat", stdout=io.StringIO())
+        results = api.get("/market/consumer/activity/list").json()["results"]
+        assert [(r["status"], r["per_user_limit"], r["kind"]) for r in results] == [
+            ("ongoing", 1, "FIXED"),
+            ("ongoing", 3, "PERCENT"),
+            ("ended", 1, "FIXED"),
+            ("paused", 1, "PERCENT"),
+            ("upcoming", 1, "FIXED"),
+        ]
+        assert (results[0]["stock_total"], results[0]["stock_left"]) == (100, 100)
+        assert get_user_model().objects.get(username="admin").check_password("admin")
+        call_command("seed_demo", stdout=io.StringIO())
+        assert Activity.objects.count() == 5
+
+    def test_drain_and_preheat_work_without_celery_and_repeat_harmlessly(self, capsys, raw):
+        activity = offer()
+        assert isinstance(coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7), Won)
+        call_command("drain", shard=shard_of(activity.pk))
+        assert orjson.loads(capsys.readouterr().out)["inserted"] == 1
+        call_command("drain")
+        lines = [orjson.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [line["shard"] for line in lines] == list(range(10))
+        assert sum(line["inserted"] for line in lines) == 0
+        raw.flushall()
+        call_command("preheat")
+        assert orjson.loads(capsys.readouterr().out)["rebuild"] == [activity.pk]
+        assert store.stock_left([activity.pk]) == {activity.pk: 9}
+        assert store.shard_inspect(shard=shard_of(activity.pk), activity_ids=[]).loaded is True

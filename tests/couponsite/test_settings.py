@@ -1,0 +1,73 @@
+"""The environment decides; production starts with real secrets or not at all."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SECRET = "a-secret-of-at-least-32-characters-for-sure"
+PRODUCTION = {
+    "ENVIRONMENT": "production",
+    "SECRET_KEY": SECRET,
+    "JWT_SIGNING_KEY": SECRET + "-of-tokens",
+    "ALLOWED_HOSTS": "shop.example",
+}
+
+
+def settings_load(**env: str) -> subprocess.CompletedProcess[str]:
+    """Import the settings in a process of its own with only this environment."""
+    code = (
+        "from couponsite import settings as s; print(s.CELERY_BROKER_URL, s.CACHES['default']['LOCATION'], s.DATABASES)"
+    )
+    base = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "VAR_DIR": "/tmp/nowhere-coupons"}
+    return subprocess.run([sys.executable, "-c", code], env={**base, **env}, capture_output=True, text=True, timeout=60)
+
+
+def test_production_starts_with_its_secrets():
+    assert settings_load(**PRODUCTION).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"SECRET_KEY": ""}, "SECRET_KEY"),
+        ({"SECRET_KEY": "short"}, "SECRET_KEY"),
+        ({"SECRET_KEY": "development-only-secret-that-production-refuses-0123456789abcdef"}, "SECRET_KEY"),
+        ({"JWT_SIGNING_KEY": "short"}, "JWT_SIGNING_KEY"),
+        ({"ALLOWED_HOSTS": ""}, "ALLOWED_HOSTS"),
+        ({"ENVIRONMENT": "prod"}, "ENVIRONMENT"),
+        ({"JWT_ALGORITHM": "none"}, "JWT_ALGORITHM"),
+        ({"JWT_ALGORITHM": "RS256"}, "JWT_PUBLIC_KEY"),
+        ({"DATABASE_URL": "postgres://localhost/x"}, "DATABASE_URL"),
+    ],
+)
+def test_production_refuses_to_start_and_names_what_is_wrong(changes, named):
+    loaded = settings_load(**{**PRODUCTION, **changes})
+    assert loaded.returncode != 0
+    assert named in loaded.stderr.strip().splitlines()[-1]
+
+
+def test_broker_and_cache_follow_the_redis_url_and_can_be_set_apart():
+    loaded = settings_load(REDIS_URL="redis://:p@10.0.0.1:6380/0").stdout
+    assert "redis://:p@10.0.0.1:6380/1" in loaded
+    assert "redis://:p@10.0.0.1:6380/2" in loaded
+    apart = settings_load(
+        REDIS_URL="redis://10.0.0.1/0", CELERY_BROKER_URL="redis://10.0.0.2/3", CACHE_URL="redis://10.0.0.3/4"
+    ).stdout
+    assert "redis://10.0.0.2/3" in apart
+    assert "redis://10.0.0.3/4" in apart
+    assert "redis+socket:///run/r.sock?virtual_host=1" in settings_load(REDIS_URL="unix:///run/r.sock").stdout
+
+
+def test_database_url_selects_mariadb_at_read_committed_and_sqlite_is_immediate():
+    mysql = settings_load(DATABASE_URL="mariadb://u:p@db/coupons").stdout
+    assert "django.db.backends.mysql" in mysql
+    assert "read committed" in mysql
+    assert "IMMEDIATE" in settings_load(DATABASE_URL="sqlite:////tmp/nowhere-coupons.sqlite3").stdout
+
+
+def test_embedded_redis_is_found_by_its_file(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "redis.url").write_text("redis://:pw@127.0.0.1:4242/0")
+    assert "redis://:pw@127.0.0.1:4242/1" in settings_load(VAR_DIR=str(tmp_path)).stdout
