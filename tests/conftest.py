@@ -18,6 +18,13 @@ if "TEST_FOLDER" not in os.environ:
     pytest.exit("The tests need private servers: run them by script/test, which passes its arguments on.", returncode=2)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a skip is a failure: what was not run was not tested."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def _server(kind: str, worker_id: str) -> Valkey:
     folder = Path(os.environ["TEST_FOLDER"]) / f"{kind}-{worker_id}"
     shutil.rmtree(folder, ignore_errors=True)

@@ -111,7 +111,9 @@ def main(arguments: list[str]) -> int:
         clean = checks_run(env)
         step("Tests")
         chosen = (
-            arguments if any(a.startswith("-n") for a in arguments) else ["-n", str(os.cpu_count() or 2), *arguments]
+            arguments
+            if any(a.startswith("-n") for a in arguments)
+            else ["-n", str(os.cpu_count() or 2), "--dist", "loadgroup", *arguments]
         )
         tested = subprocess.run([program("pytest"), *chosen], cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
     except KeyboardInterrupt:

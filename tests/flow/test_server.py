@@ -1,0 +1,172 @@
+"""script/server as a newcomer meets it: from nothing to a coupon in the database, and nothing left behind."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from services import pid_is_alive, port_pick, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class RunningServer:
+    """A script/server with a var folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self.flower_port = port_pick(), port_pick()
+        cleared = (
+            "DATABASE_URL",
+            "REDIS_URL",
+            "CELERY_BROKER_URL",
+            "CACHE_URL",
+            "TEST_FOLDER",
+            "DJANGO_SETTINGS_MODULE",
+        )
+        self.env = {
+            **{name: value for name, value in os.environ.items() if name not in cleared},
+            "VAR_DIR": str(folder / "var"),
+            "ENV_FILE": os.devnull,
+            "PORT": str(self.port),
+            "FLOWER_PORT": str(self.flower_port),
+            "WORKER_CONCURRENCY": "2",
+        }
+        self.log = folder / "output.txt"
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [str(ROOT / "script/server")], env=self.env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+
+    def output(self) -> str:
+        return self.log.read_text()
+
+    def curl_arguments(self) -> list[str]:
+        """The arguments of the printed seize command, with its token put in."""
+        token = re.search(r"TOKEN=(\S+)", self.output())[1]
+        lines = re.search(r"curl -i (.*?\n.*?)\n", self.output(), re.DOTALL)[1]
+        return shlex.split(lines.replace("\\\n", " ").replace("$TOKEN", token))
+
+    def pids(self) -> set[int]:
+        """Every process that names this server's folder or descends from it."""
+        listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,command="], capture_output=True, text=True).stdout
+        rows = [line.split(None, 2) for line in listed.splitlines()]
+        found = {self.process.pid} | {int(pid) for pid, _ppid, command in rows if str(self.folder) in command}
+        while more := {int(pid) for pid, ppid, _c in rows if int(ppid) in found} - found:
+            found |= more
+        return found
+
+    def get(self, path: str, *, port: int | None = None, **headers: str) -> dict[str, object]:
+        request = urllib.request.Request(f"http://127.0.0.1:{port or self.port}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return json.load(response)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[RunningServer]:
+    running = RunningServer(tmp_path_factory.mktemp("server"))
+    try:
+        wait_until(
+            lambda: "Win a coupon" in running.output() or running.process.poll() is not None, seconds=180, what="server"
+        )
+        yield running
+    finally:
+        pids = running.pids()
+        running.process.send_signal(signal.SIGINT)
+        try:
+            running.process.wait(60)
+        finally:
+            for pid in pids:
+                if pid_is_alive(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.flow
+@pytest.mark.xdist_group("server")
+class TestServer:
+    """In this order, on one server: each step is what a newcomer would do next."""
+
+    def test_printed_curl_wins_a_coupon_that_is_issued_and_stored_within_two_seconds(self, server):
+        assert server.process.poll() is None, server.output()
+        url, *rest = server.curl_arguments()
+        headers = dict(re.split(r": ?", rest[i + 1], maxsplit=1) for i, word in enumerate(rest) if word == "-H")
+        data = rest[rest.index("-d") + 1].encode()
+        with urllib.request.urlopen(urllib.request.Request(url, data=data, headers=headers), timeout=10) as response:
+            assert response.status == 201
+        authorization = {"Authorization": headers["Authorization"]}
+        won_at = time.monotonic()
+        states = []
+        while "issued" not in states and time.monotonic() - won_at < 10:
+            [coupon] = server.get("/market/consumer/coupon/my", **authorization)["results"]
+            states.append(coupon["state"])
+        assert states[-1] == "issued"
+        assert time.monotonic() - won_at < 5  # two seconds on a quiet machine
+        counted = subprocess.run(
+            [str(ROOT / ".venv/bin/python"), "manage.py", "shell", "-v", "0", "-c",
+             "from activities.models import Coupon; print(Coupon.objects.count())"],
+            cwd=ROOT, env=server.env, capture_output=True, text=True,
+        )  # fmt: skip
+        assert counted.stdout.strip() == "1"
+
+    def test_demo_activities_are_all_there(self, server):
+        results = server.get("/market/consumer/activity/list")["results"]
+        shown = [(result["status"], result["per_user_limit"]) for result in results]
+        assert shown == [("ongoing", 1), ("ongoing", 3), ("ended", 1), ("paused", 1), ("upcoming", 1)]
+
+    def test_flower_shows_the_drain_with_its_result(self, server):
+        authorization = {"Authorization": "Basic YWRtaW46YWRtaW4="}
+
+        def shown() -> bool:
+            tasks = server.get("/api/tasks?taskname=sync.drain_queue", port=server.flower_port, **authorization)
+            return any("'inserted': 1" in (task["result"] or "") for task in tasks.values())
+
+        wait_until(shown, seconds=10, what="the drain's result in Flower")
+
+    def test_manage_py_in_another_terminal_finds_the_embedded_redis(self, server):
+        env = {name: value for name, value in server.env.items() if name not in ("PORT", "FLOWER_PORT")}
+        done = subprocess.run(
+            [str(ROOT / ".venv/bin/python"), "manage.py", "preheat"], cwd=ROOT, env=env, capture_output=True, text=True
+        )
+        assert (done.returncode, json.loads(done.stdout)["current"]) == (0, 5)
+
+    def test_second_start_reports_the_running_one(self, server):
+        again = subprocess.run([str(ROOT / "script/server")], env=server.env, capture_output=True, text=True)
+        assert again.returncode == 0
+        assert f"already running here (pid {server.process.pid})" in again.stdout
+        assert f"http://127.0.0.1:{server.port}/admin/" in again.stdout
+
+    def test_port_in_use_is_one_line_and_exit_code_2(self, server, tmp_path):
+        env = {**server.env, "VAR_DIR": str(tmp_path / "var")}
+        refused = subprocess.run([str(ROOT / "script/server")], env=env, capture_output=True, text=True)
+        assert refused.returncode == 2
+        assert refused.stderr.strip() == f"error: PORT={server.port} is in use by another program: choose another port."
+
+    def test_worker_killed_by_sigkill_is_back_within_five_seconds(self, server):
+        def workers() -> set[int]:
+            listed = subprocess.run(["ps", "-eww", "-o", "pid=,command="], capture_output=True, text=True).stdout
+            own = server.pids()
+            pids = {
+                int(line.split(None, 1)[0]) for line in listed.splitlines() if "celery -A couponsite worker" in line
+            }
+            return pids & own
+
+        first = min(workers())
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: not pid_is_alive(first), seconds=5, what="the worker to die")
+        wait_until(lambda: bool(workers() - {first}), seconds=5, what="a new worker")
+
+    def test_ctrl_c_leaves_no_process_behind(self, server):
+        pids = server.pids()
+        assert len(pids) >= 8
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(60) == 0
+        assert [pid for pid in pids if pid_is_alive(pid)] == []
+        assert not (server.folder / "var/run/server.json").exists()
+        assert not (server.folder / "var/run/redis.url").exists()

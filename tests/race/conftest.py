@@ -1,0 +1,92 @@
+"""A crowd, and web servers in processes of their own that it presses against."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection
+from services import port_answers, port_pick, wait_until
+
+BIN = Path(sys.executable).parent
+
+
+def crowd(count: int, press: Callable[[int], object]) -> list[object]:
+    """Let ``count`` threads press at the same instant, thread n as ``press(n)``, n from 1; what each got."""
+    barrier = threading.Barrier(count)
+    results: list[object] = [None] * count
+    faults: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            barrier.wait(60)
+            results[number - 1] = press(number)
+        except BaseException as fault:  # noqa: BLE001 - raised again below, in the test's own thread
+            faults.append(fault)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(1, count + 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    if faults:
+        raise faults[0]
+    return results
+
+
+def press_http(port: int, token: str, body: dict[str, object]) -> tuple[int, dict[str, object]]:
+    """One real request on a connection of its own; status and body."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/market/consumer/coupon/seize",
+        data=json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def outcomes(results: list[object]) -> Counter:
+    """How many got which (status, code)."""
+    return Counter((status, body["code"]) for status, body in results)
+
+
+@pytest.fixture
+def web_server(tmp_path) -> Iterator[Callable[..., int]]:
+    """Start gunicorn processes on the test's database and Redis; ``web_server()`` is a port."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(*command_prefix: str) -> int:
+        port = port_pick()
+        database = connection.settings_dict
+        env = {
+            **os.environ,
+            "DATABASE_URL": f"mysql://root@127.0.0.1:{database['PORT']}/{database['NAME']}",
+            "REDIS_URL": django_settings.REDIS_URL,
+            "CELERY_BROKER_URL": django_settings.CELERY_BROKER_URL,
+            "ENV_FILE": os.devnull,
+        }
+        command = [*command_prefix, str(BIN / "gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}",
+                   "--worker-class", "gthread", "--threads", "8", "--workers", "2", "--backlog", "1024",
+                   "--no-control-socket", "--log-level", "warning"]  # fmt: skip
+        with (tmp_path / f"web-{port}.log").open("wb") as log:
+            running.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True))
+        wait_until(lambda: port_answers(port), seconds=30, what="gunicorn")
+        return port
+
+    yield start
+    for process in running:
+        process.terminate()
+    for process in running:
+        process.wait(20)
