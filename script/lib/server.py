@@ -69,16 +69,16 @@ def redis_embedded() -> tuple[str, str]:
 
 def programs(*, port: int, flower_port: int, valkey_conf: str | None) -> dict[str, list[str]]:
     """Command line of each program."""
-    celery = [program("celery"), "-A", "couponsite"]
+    celery = [program("celery"), "-q", "-A", "couponsite"]
     commands = {
         "web": [program("gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}", "--worker-class", "gthread",
                 "--workers", setting("WEB_WORKERS", "2"), "--threads", setting("WEB_THREADS", "8"),
-                "--timeout", "30", "--graceful-timeout", "10", "--no-control-socket"],
+                "--timeout", "30", "--graceful-timeout", "10", "--no-control-socket", "--log-level", "warning"],
         # S20: core 1, max 10, discard when busy → ten processes, and one drain a queue at a time.
         "worker": [*celery, "worker", "--concurrency", setting("WORKER_CONCURRENCY", "10"), "--loglevel", "WARNING",
                    "--without-gossip", "--without-mingle", "-E"],
         "beat": [*celery, "beat", "--loglevel", "WARNING", "--pidfile="],
-        "flower": [*celery, "flower", "--address=127.0.0.1", f"--port={flower_port}", "--max_tasks=10000",
+        "flower": [*celery, "flower", "--address=127.0.0.1", f"--port={flower_port}", "--max_tasks=10000", "--logging=error",
                    f"--basic-auth={setting('FLOWER_BASIC_AUTH', 'admin:admin')}"],
     }  # fmt: skip
     if valkey_conf:

@@ -67,6 +67,25 @@ def pid_is_alive(pid: int) -> bool:
     return not (stat.exists() and ") Z " in stat.read_text())
 
 
+def processes() -> dict[int, tuple[int, str]]:
+    """Parent's pid and command line of every process: from /proc, or by ps where there is none (macOS)."""
+    found: dict[int, tuple[int, str]] = {}
+    if not Path("/proc/self/stat").exists():
+        listed = subprocess.run(["ps", "-axww", "-o", "pid=,ppid=,command="], capture_output=True, text=True).stdout
+        for pid, ppid, command in (line.split(None, 2) for line in listed.splitlines()):
+            found[int(pid)] = (int(ppid), command)
+        return found
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                ppid = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            except OSError:
+                continue  # ended meanwhile
+            found[int(folder.name)] = (ppid, command)
+    return found
+
+
 def pidfile_kill(pidfile: Path) -> None:
     """End the server that an earlier, killed run left behind, if the pid is still that server's.
 
@@ -76,8 +95,7 @@ def pidfile_kill(pidfile: Path) -> None:
         pid = int(pidfile.read_text())
     except (FileNotFoundError, ValueError):
         return
-    command = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True).stdout
-    if str(pidfile.parent) in command:
+    if str(pidfile.parent) in processes().get(pid, (0, ""))[1]:
         os.kill(pid, signal.SIGTERM)
         try:
             wait_until(lambda: not pid_is_alive(pid), seconds=10, what="the process to stop")
