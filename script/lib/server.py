@@ -73,7 +73,8 @@ def programs(*, port: int, flower_port: int, valkey_conf: str | None) -> dict[st
     commands = {
         "web": [program("gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}", "--worker-class", "gthread",
                 "--workers", setting("WEB_WORKERS", "2"), "--threads", setting("WEB_THREADS", "8"),
-                "--timeout", "30", "--graceful-timeout", "10", "--no-control-socket", "--log-level", "warning"],
+                "--timeout", "30", "--graceful-timeout", "10", "--no-control-socket",
+                "--log-level", "warning"],
         # S20: core 1, max 10, discard when busy → ten processes, and one drain a queue at a time.
         "worker": [*celery, "worker", "--concurrency", setting("WORKER_CONCURRENCY", "10"), "--loglevel", "WARNING",
                    "--without-gossip", "--without-mingle", "-E"],

@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
         chosen = (
             arguments
             if any(a.startswith("-n") for a in arguments)
-            else ["-n", str(os.cpu_count() or 2), "--dist", "loadgroup", *arguments]
+            else ["-n", str(os.cpu_count() or 2), "--dist", "loadscope", *arguments]
         )
         tested = subprocess.run([program("pytest"), *chosen], cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from services import pid_is_alive, port_pick, wait_until
+from services import pid_is_alive, port_pick, processes, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,10 +56,9 @@ class RunningServer:
 
     def pids(self) -> set[int]:
         """Every process that names this server's folder or descends from it."""
-        listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,command="], capture_output=True, text=True).stdout
-        rows = [line.split(None, 2) for line in listed.splitlines()]
-        found = {self.process.pid} | {int(pid) for pid, _ppid, command in rows if str(self.folder) in command}
-        while more := {int(pid) for pid, ppid, _c in rows if int(ppid) in found} - found:
+        rows = processes()
+        found = {self.process.pid} | {pid for pid, (_ppid, command) in rows.items() if str(self.folder) in command}
+        while more := {pid for pid, (ppid, _command) in rows.items() if ppid in found} - found:
             found |= more
         return found
 
@@ -89,7 +88,6 @@ def server(tmp_path_factory) -> Iterator[RunningServer]:
 
 
 @pytest.mark.flow
-@pytest.mark.xdist_group("server")
 class TestServer:
     """In this order, on one server: each step is what a newcomer would do next."""
 
@@ -150,12 +148,8 @@ class TestServer:
 
     def test_worker_killed_by_sigkill_is_back_within_five_seconds(self, server):
         def workers() -> set[int]:
-            listed = subprocess.run(["ps", "-eww", "-o", "pid=,command="], capture_output=True, text=True).stdout
-            own = server.pids()
-            pids = {
-                int(line.split(None, 1)[0]) for line in listed.splitlines() if "celery -A couponsite worker" in line
-            }
-            return pids & own
+            rows = processes()
+            return {pid for pid in server.pids() if "couponsite worker" in rows.get(pid, (0, ""))[1]}
 
         first = min(workers())
         os.kill(first, signal.SIGKILL)
