@@ -76,11 +76,11 @@ def programs(*, port: int, flower_port: int, valkey_conf: str | None) -> dict[st
                 "--timeout", "30", "--graceful-timeout", "10", "--no-control-socket",
                 "--log-level", "warning"],
         # S20: core 1, max 10, discard when busy → ten processes, and one drain a queue at a time.
-        "worker": [*celery, "worker", "--concurrency", setting("WORKER_CONCURRENCY", "10"), "--loglevel", "WARNING",
-                   "--without-gossip", "--without-mingle", "-E"],
+        "worker": [*celery, "worker", "--concurrency", setting("WORKER_CONCURRENCY", "10"), "-E",
+                   "--loglevel", "WARNING", "--without-gossip", "--without-mingle"],
         "beat": [*celery, "beat", "--loglevel", "WARNING", "--pidfile="],
-        "flower": [*celery, "flower", "--address=127.0.0.1", f"--port={flower_port}", "--max_tasks=10000", "--logging=error",
-                   f"--basic-auth={setting('FLOWER_BASIC_AUTH', 'admin:admin')}"],
+        "flower": [*celery, "flower", "--address=127.0.0.1", f"--port={flower_port}", "--max_tasks=10000",
+                   "--logging=error", f"--basic-auth={setting('FLOWER_BASIC_AUTH', 'admin:admin')}"],
     }  # fmt: skip
     if valkey_conf:
         commands["valkey"] = [valkey_binary(), valkey_conf]
