@@ -143,7 +143,7 @@ def valkey_config(folder: Path, *, port: int, password: str = "") -> Path:
         "appendfsync always",
         'save ""',
         "maxmemory-policy noeviction",
-        "loglevel notice",
+        "loglevel warning",
     ]
     if password:
         lines.append(f"requirepass {password}")

@@ -60,12 +60,13 @@ def _pip_install(names: tuple[str, ...], *, log: Path) -> bool:
         return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output).returncode == 0
 
 
-def mysqlclient_install(*, required: bool = False) -> bool:
+def mysqlclient_install(*, required_by: str = "") -> bool:
     """Install mysqlclient, with its headers when this may be done; True when it can be imported.
 
     Without it the embedded database still works, so a missing header is one line and no failure
-    unless ``required``.
+    unless something is ``required_by``.
 
+    :param required_by: what cannot do without it, for the message.
     :raises SystemExit: code 2, when it is required and cannot be had.
     """
     if subprocess.run([str(PYTHON), "-c", "import MySQLdb"], capture_output=True).returncode == 0:
@@ -79,8 +80,8 @@ def mysqlclient_install(*, required: bool = False) -> bool:
         if _pip_install(("requirements-mysql.txt",), log=VENV / "pip-mysql.log"):
             return True
         how = f"its build failed, see {VENV / 'pip-mysql.log'}"
-    if required:
-        fail(f"mysqlclient is missing and DATABASE_URL needs it: {how}.")
+    if required_by:
+        fail(f"mysqlclient is missing and {required_by} needs it: {how}.")
     told = VENV / "mysqlclient-note"
     if not told.exists():
         told.touch()
@@ -121,9 +122,11 @@ def setup(*, development: bool = False) -> None:
     requirements_install("requirements.txt")
     if development:
         requirements_install("requirements-dev.txt")
-    mysqlclient_install(required=setting("DATABASE_URL").startswith(("mysql", "mariadb")))
-    if not development:
-        database_prepare()
+        mysqlclient_install(required_by="script/test")
+        return
+    wants_mysql = setting("DATABASE_URL").startswith(("mysql", "mariadb"))
+    mysqlclient_install(required_by="DATABASE_URL" if wants_mysql else "")
+    database_prepare()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import debian
 from console import fail, say, step
 from project import PYTHON, ROOT, VAR, program
 from services import MariaDB, pidfile_kill, redis_binary, valkey_binary
-from setup import mysqlclient_install, setup
+from setup import setup
 
 TEST = VAR / "test"
 
@@ -84,7 +84,6 @@ def checks_run(env: dict[str, str]) -> bool:
 def main(arguments: list[str]) -> int:
     """Set up, check, test; the exit code of pytest, or 1 when a linter objects."""
     setup(development=True)
-    mysqlclient_install(required=True)
     if TEST.exists():
         for pidfile in TEST.glob("*/server.pid"):
             pidfile_kill(pidfile)
