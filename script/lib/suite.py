@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import debian
 from console import fail, say, step
@@ -38,16 +39,15 @@ def luacheck_command() -> tuple[list[str], dict[str, str]]:
     if found := shutil.which("luacheck"):
         return [found], {}
     script = unpacked / "usr/bin/luacheck"
-    lua = shutil.which("lua") or next(iter(sorted(map(str, unpacked.glob("usr/bin/lua5*")))), None)
-    if not script.exists() or lua is None:
+    interpreters = sorted(unpacked.glob("usr/bin/lua5.?"))
+    if not script.exists() or not interpreters:
         fail("luacheck is missing: Debian: as root 'apt-get install lua-check'; macOS: brew install luacheck.")
-    version = subprocess.run([lua, "-v"], capture_output=True, text=True, env=_lua_env(unpacked, "")).stdout.split()[1][
-        :3
-    ]
-    return [lua, str(script)], _lua_env(unpacked, version)
+    lua = interpreters[0]
+    return [str(lua), str(script)], lua_environment(unpacked, version=lua.name.removeprefix("lua"))
 
 
-def _lua_env(unpacked, version: str) -> dict[str, str]:
+def lua_environment(unpacked: Path, *, version: str) -> dict[str, str]:
+    """Where an unpacked Lua of this version finds its modules and libraries."""
     share = unpacked / "usr/share/lua" / version
     native = ";".join(f"{folder}/lua/{version}/?.so" for folder in unpacked.glob("usr/lib/*-linux-gnu*"))
     return {
