@@ -142,7 +142,7 @@ class ActivityAdmin(ModelAdmin):
     )
     FACTS = (
         _("Now"),
-        {"fields": ("show_status", "show_stock_left", "issued", "void_reason", "version", "epoch", "settled_at")},
+        {"fields": ("effective", "show_stock_left", "issued", "void_reason", "version", "epoch", "settled_at")},
     )
 
     # What may be touched
@@ -176,9 +176,21 @@ class ActivityAdmin(ModelAdmin):
             obj.version = form.cleaned_data.get("opened_version") or 0
         services.activity_draft_save(activity=obj)
 
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        context = extra_context or {}
+        activity = self.get_object(request, object_id) if object_id else None
+        if activity is not None and not self._is_draft(activity):
+            # Nothing on this page can be saved; what can be done has a button at the top.
+            context |= dict.fromkeys(("show_save", "show_save_and_continue", "show_save_and_add_another"), False)
         try:
-            return super().changeform_view(request, *args, **kwargs)
+            response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
+            return response
         except services.ActivityRefused as refused:
             # Lost the race between the form's check and the row's lock.
             messages.error(request, str(refused))
@@ -193,6 +205,10 @@ class ActivityAdmin(ModelAdmin):
     def show_status(self, obj: Activity) -> tuple[str, str]:
         effective = obj.effective_status(now=timezone.now())
         return effective, str(effective.label)
+
+    @display(description=_("status"))
+    def effective(self, obj: Activity) -> str:
+        return str(obj.effective_status(now=timezone.now()).label)
 
     @display(description=_("stock left"))
     def show_stock_left(self, obj: Activity) -> str:
@@ -251,6 +267,7 @@ class ActivityAdmin(ModelAdmin):
             "question": spec.question,
             "form": form,
             "back": back,
+            "is_final": change == "void",
         }
         return TemplateResponse(request, "admin/activities/change_confirm.html", context)
 

@@ -115,8 +115,8 @@ class Activity(DiscountTerms):
     )
     void_reason = models.CharField(_("reason for voiding"), max_length=200, blank=True, editable=False)
     uid = models.CharField(max_length=32, unique=True, default=uid_make, editable=False)
-    version = models.PositiveBigIntegerField(default=1, editable=False)
-    epoch = models.PositiveBigIntegerField(default=0, editable=False)
+    version = models.PositiveBigIntegerField(_("version"), default=1, editable=False)
+    epoch = models.PositiveBigIntegerField(_("epoch"), default=0, editable=False)
     settled_at = models.DateTimeField(_("settled at"), null=True, editable=False)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
 

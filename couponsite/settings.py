@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
+from django.templatetags.static import static
 from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -301,6 +302,7 @@ UNFOLD = {
     "SITE_HEADER": _("Coupon seizing"),
     "SITE_SUBHEADER": _("Back office"),
     "SITE_SYMBOL": "confirmation_number",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("favicon.svg")}],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {

@@ -98,20 +98,15 @@ def _mysql_headers_found() -> bool:
     return found and subprocess.run([str(PYTHON), "-c", compiles], capture_output=True).returncode == 0
 
 
-def database_prepare() -> None:
-    """Apply what is missing: migrations, the default schedule, static files.
+def manage_or_fail(what: str, *arguments: str) -> None:
+    """Run a ``manage.py`` command that has to succeed.
 
     :raises SystemExit: code 2, with the last line of what went wrong.
     """
-    for what, arguments in (
-        ("migrations", ("migrate", "--no-input", "-v", "0")),
-        ("the default schedule", ("schedule", "-v", "0")),
-        ("static files", ("collectstatic", "--no-input", "-v", "0")),
-    ):
-        done = manage(*arguments)
-        if done.returncode != 0:
-            lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
-            fail(f"{what} failed (manage.py {' '.join(arguments)}): {lines[-1]}")
+    done = manage(*arguments)
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
+        fail(f"{what} failed (manage.py {' '.join(arguments)}): {lines[-1]}")
 
 
 def setup(*, development: bool = False) -> None:
@@ -123,10 +118,13 @@ def setup(*, development: bool = False) -> None:
     if development:
         requirements_install("requirements-dev.txt")
         mysqlclient_install(required_by="script/test")
+        manage_or_fail("static files", "collectstatic", "--no-input", "-v", "0")
         return
     wants_mysql = setting("DATABASE_URL").startswith(("mysql", "mariadb"))
     mysqlclient_install(required_by="DATABASE_URL" if wants_mysql else "")
-    database_prepare()
+    manage_or_fail("static files", "collectstatic", "--no-input", "-v", "0")
+    manage_or_fail("migrations", "migrate", "--no-input", "-v", "0")
+    manage_or_fail("the default schedule", "schedule", "-v", "0")
 
 
 if __name__ == "__main__":

@@ -148,6 +148,7 @@ def test_only_legal_buttons_are_shown_and_others_refused_with_a_reason(staff, st
     activity = DraftFactory(status=status)
     page = staff.get(reverse("admin:activities_activity_change", args=[activity.pk])).content.decode()
     assert {change for change in PATHS if f'href="{url_of(change, activity)}"' in page} == legal
+    assert ('name="_save"' in page) is (status == "DRAFT")
     for change in set(PATHS) - legal:
         data = {"amount": "5", "name": activity.name, "reason": "x", "ends_at_0": "2099-01-01", "ends_at_1": "00:00"}
         refused = staff.post(url_of(change, activity), data, follow=True)
