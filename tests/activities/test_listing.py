@@ -119,7 +119,7 @@ def test_unknown_tab_is_refused(api, raw):
     assert api.get(URL, {"tab": "ongoing"}).json()["results"] == []
 
 
-def test_p09_redis_that_is_down_is_503(api, settings):
+def test_redis_that_is_down_is_503(api, settings):
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     assert api.get(URL).status_code == 503
 

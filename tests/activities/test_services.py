@@ -92,7 +92,7 @@ def test_publishing_sends_a_hint_for_the_first_load_and_unknown_is_not_said_mean
     assert newest["headers"]["kwargsrepr"] == f"{{'activity_id': {draft.pk}}}"
 
 
-def test_l07_pause_and_resume_act_at_once(settings):
+def test_pause_and_resume_act_at_once():
     activity = offer()
     services.activity_pause(activity_id=activity.pk, now=timezone.now())
     assert press(activity).refusal is Refusal.PAUSED

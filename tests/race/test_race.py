@@ -97,7 +97,7 @@ def test_limit_three_pressed_by_many_threads_of_one_shopper_gives_seq_one_to_thr
     assert store.stock_left([activity.pk]) == {activity.pk: 97}
 
 
-def test_p02_stock_added_and_sale_paused_amid_the_crowd_sells_what_there_is():
+def test_p02_stock_added_amid_the_crowd_is_sold_and_not_one_more():
     from django.utils import timezone
 
     from activities import services

@@ -268,3 +268,24 @@ def test_p10_script_that_redis_forgot_is_loaded_again_and_runs_once(server):
     server.script_flush()
     assert isinstance(seize(user_id=2), Won)
     assert server.hget(KEYS.stock, "11") == "3"
+
+
+def test_l17_cost_of_a_seize_does_not_depend_on_the_number_of_activities(server):
+    """The same Redis commands with one activity and with two hundred; the list is never read."""
+
+    def commands_of_one_seize(user_id: int) -> dict[str, int]:
+        server.config_resetstat()
+        assert isinstance(seize(user_id=user_id), Won)
+        stats = server.info("commandstats")
+        ignored = {"cmdstat_info", "cmdstat_config|resetstat"}
+        return {name: stat["calls"] for name, stat in stats.items() if name not in ignored}
+
+    load(total=100)
+    seize(user_id=1)
+    alone = commands_of_one_seize(2)
+    for activity_id in range(1, 2001, 10):
+        load(activity_id=activity_id) if activity_id != ACTIVITY else None
+    server.set("ACTIVITY:LIST", "not even JSON")
+    assert commands_of_one_seize(3) == alone
+    assert "cmdstat_get" not in alone
+    assert sum(alone.values()) < 12

@@ -85,7 +85,7 @@ def test_server_that_takes_the_command_and_never_answers_leaves_the_outcome_unkn
     assert b"".join(heard).count(b"EVALSHA") == 1
 
 
-def test_p09_readonly_and_misconfigured_servers_refuse_and_nothing_happened(own_valkey):
+def test_read_only_server_refuses_and_nothing_happened(own_valkey):
     load()
     client = store.client()
     before = client.hgetall(seize_keys(ACTIVITY).stock)
@@ -108,3 +108,8 @@ def test_all_connections_in_use_is_busy_and_nothing_happened(own_valkey, setting
     finally:
         store.client().connection_pool.release(held)
     assert seize().seq == 1
+
+
+def test_p09_embedded_valkey_never_evicts_and_has_every_write_on_disk_before_it_answers(raw):
+    settings_of_server = raw.config_get("appendonly", "appendfsync", "maxmemory-policy")
+    assert settings_of_server == {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}

@@ -46,7 +46,7 @@ def test_one_drain_is_sent_per_waiting_queue_and_it_expires_in_two_seconds(broke
     assert headers["expires"] is not None
 
 
-def test_queue_that_is_being_drained_gets_no_second_message(broker):
+def test_l09_queue_that_is_being_drained_gets_no_second_message(broker):
     activity = offer()
     coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
     lease = store.Lease(f"drain:{shard_of(activity.pk)}", lease_ms=60_000)

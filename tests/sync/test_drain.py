@@ -121,7 +121,7 @@ def test_p08_same_batch_drained_by_two_threads_at_once_counts_once():
     assert waiting(activity) == []
 
 
-def test_second_drain_of_a_queue_leaves_at_once_while_the_first_holds_the_lease():
+def test_l09_s20_second_drain_of_a_queue_leaves_at_once_while_the_first_holds_the_lease():
     activity = offer()
     press(activity, 7)
     lease = store.Lease(f"drain:{shard_of(activity.pk)}", lease_ms=60_000)
