@@ -9,14 +9,14 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
-def tests_defined() -> set[str]:
+def defined_tests() -> set[str]:
     sources = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     return {name for source in sources for name in re.findall(r"def (test_\w+)", source)}
 
 
 def test_lessons_table_names_exactly_the_tests_that_name_a_lesson():
     documented = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/seize.md").read_text()))
-    defined = tests_defined()
+    defined = defined_tests()
     assert sorted(documented - defined) == []
     lessons = {name for name in defined if re.search(r"_[lp]\d\d_", name)}
     assert sorted(lessons - documented) == []
@@ -34,7 +34,7 @@ def test_links_and_paths_lead_somewhere(document):
 def test_every_setting_is_in_the_example_and_nothing_else():
     code = (ROOT / "couponsite/settings.py").read_text()
     scripts = "".join(path.read_text() for path in (ROOT / "script/lib").glob("*.py"))
-    used = set(re.findall(r'env(?:\.\w+)?\("(\w+)"', code)) | set(re.findall(r'secret_read\("(\w+)"', code))
+    used = set(re.findall(r'env(?:\.\w+)?\([\'"](\w+)', code)) | set(re.findall(r'secret_read\("(\w+)"', code))
     used |= set(re.findall(r'(?:setting|port_choose)\(\'?"?(\w+)', scripts)) | {"VAR_DIR"}
     example = set(re.findall(r"^#(\w+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
     assert example == {name for name in used if name.isupper()}
