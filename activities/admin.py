@@ -23,7 +23,7 @@ from activities.changes import CHANGES
 from activities.models import Activity, Coupon
 from activities.querysets import ActivityQuerySet
 from activities.statuses import CouponStatus, EffectiveStatus
-from seize import store
+from seize import desk
 
 STATUS_COLOURS = {
     EffectiveStatus.UPCOMING: "info",
@@ -65,7 +65,7 @@ class ActivityChangeList(ChangeList):
         super().get_results(request)
         rows = list(self.result_list)
         try:
-            left = store.stock_left([row.pk for row in rows])
+            left = desk.stock_left([row.pk for row in rows])
         except STORE_FAULTS:
             left = {}
         for row in rows:
@@ -214,7 +214,7 @@ class ActivityAdmin(ModelAdmin):
     def show_stock_left(self, obj: Activity) -> str:
         if not hasattr(obj, "stock_left"):
             try:
-                obj.stock_left = store.stock_left([obj.pk]).get(obj.pk)  # type: ignore[attr-defined]
+                obj.stock_left = desk.stock_left([obj.pk]).get(obj.pk)  # type: ignore[attr-defined]
             except STORE_FAULTS:
                 return "–"
         left: int | None = obj.stock_left  # type: ignore[attr-defined]

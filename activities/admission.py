@@ -10,7 +10,7 @@ from kombu.exceptions import OperationalError
 
 from activities.models import Activity, DiscountTerms
 from activities.statuses import ActivityStatus
-from seize import store
+from seize import desk, store
 from seize.keys import shard_of
 
 log = logging.getLogger(__name__)
@@ -23,10 +23,10 @@ def unix_ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1_000_000) // 1000
 
 
-def rules_of(activity: Activity) -> store.Rules:
+def rules_of(activity: Activity) -> desk.Rules:
     """An activity's row as the rules that Redis keeps."""
     states = {ActivityStatus.PAUSED: "paused", ActivityStatus.VOIDED: "voided"}
-    return store.Rules(
+    return desk.Rules(
         activity_id=activity.pk,
         uid=activity.uid,
         epoch=activity.epoch,
@@ -43,7 +43,7 @@ def rules_of(activity: Activity) -> store.Rules:
 def activity_close(*, activity: Activity, state: str) -> None:
     """Stop selling before the commit. A Redis that cannot be reached is stopped by the comparison later."""
     try:
-        store.close(activity_id=activity.pk, uid=activity.uid, state=state)
+        desk.close(activity_id=activity.pk, uid=activity.uid, state=state)
     except STORE_FAULTS as fault:
         log.warning("activity %s could not be closed before its commit: %s", activity.pk, fault)
 
@@ -55,10 +55,10 @@ def activity_admit(*, activity_id: int) -> str:
         compares every second and mends what did not arrive here.
     """
     try:
-        answer = store.preheat(rules_of(Activity.objects.get(pk=activity_id)))
+        answer = desk.preheat(rules_of(Activity.objects.get(pk=activity_id)))
         if answer == "rebuild":
             # Until the first load is done an unknown id must not be called unknown.
-            store.shard_unload(shard=shard_of(activity_id))
+            desk.shard_unload(shard=shard_of(activity_id))
             _rebuild_hint(activity_id)
         list_publish()
     except STORE_FAULTS as fault:
@@ -87,7 +87,7 @@ def list_publish() -> bool:
     now = datetime.fromtimestamp(stamp_us / 1_000_000, tz=timezone.get_default_timezone())
     rows = Activity.objects.listed(now=now).order_by("starts_at", "id")
     text = orjson.dumps([list_element(activity) for activity in rows]).decode()
-    return store.list_write(stamp_us=stamp_us, text=text)
+    return desk.list_write(stamp_us=stamp_us, text=text)
 
 
 def list_element(activity: Activity) -> dict[str, object]:

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from activities.statuses import EffectiveStatus, activity_status
-from seize import store
+from seize import desk, store
 from seize.responses import rfc3339
 
 TABS = {"ongoing": EffectiveStatus.ONGOING, "upcoming": EffectiveStatus.UPCOMING}
@@ -20,7 +20,7 @@ def activities_list(*, tab: str | None) -> dict[str, object]:
     elements, now_ms = _elements_read()
     wanted = [element for element in elements if tab is None or element["effective"] is TABS[tab]]
     wanted.sort(key=lambda element: (element["effective"] is not EffectiveStatus.ONGOING, element["starts_ms"]))
-    left = store.stock_left([int(element["id"]) for element in wanted])
+    left = desk.stock_left([int(element["id"]) for element in wanted])
     results = [_summary(element, left.get(int(element["id"]))) for element in wanted]
     return {"server_time": rfc3339(now_ms), "results": results}
 
@@ -36,7 +36,7 @@ def activity_detail(*, activity_id: int) -> dict[str, object] | None:
             valid_until_ms = element["valid_until_ms"]
             return {
                 "server_time": rfc3339(now_ms),
-                **_summary(element, store.stock_left([activity_id]).get(activity_id)),
+                **_summary(element, desk.stock_left([activity_id]).get(activity_id)),
                 "rules_text": element["rules_text"],
                 "valid_days": element["valid_days"],
                 "valid_until": None if valid_until_ms is None else rfc3339(valid_until_ms),
@@ -45,7 +45,7 @@ def activity_detail(*, activity_id: int) -> dict[str, object] | None:
 
 
 def _elements_read() -> tuple[list[dict[str, Any]], int]:
-    text, now_ms = store.list_read()
+    text, now_ms = desk.list_read()
     if text is None:
         raise store.StoreUnavailable("the activity list is not in Redis yet")
     elements: list[dict[str, Any]] = orjson.loads(text)

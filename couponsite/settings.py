@@ -289,6 +289,8 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env("LOG_LEVEL", default="INFO")},
     "loggers": {
+        "flower": {"level": "ERROR"},
+        "kombu.mixins": {"level": "WARNING"},
         "django.request": {"filters": ["unexpected"]},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},

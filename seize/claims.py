@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seize import store
+from seize import queue
 from seize.keys import shard_of
 from seize.requests import ID_MAX
 
@@ -28,7 +28,7 @@ def claim_field(*, activity_id: int, user_id: int, seq: int) -> str:
     return f"{activity_id}:{user_id}:{seq}"
 
 
-def claim_parse(entry: store.Entry) -> Claim | None:
+def claim_parse(entry: queue.Entry) -> Claim | None:
     """Read a queue entry; None when it is malformed, so that nothing but the script's own format passes."""
     field, value = _FIELD.fullmatch(entry.field), _VALUE.fullmatch(entry.value)
     if field is None or value is None:
@@ -45,6 +45,6 @@ def claims_lookup(wanted: Sequence[tuple[int, int, int]]) -> list[Claim]:
     for activity_id, user_id, seq in wanted:
         field = claim_field(activity_id=activity_id, user_id=user_id, seq=seq)
         by_shard.setdefault(shard_of(activity_id), []).append(field)
-    found = store.queue_lookup(by_shard)
+    found = queue.queue_lookup(by_shard)
     claims = (claim_parse(entry) for entry in found)
     return [claim for claim in claims if claim is not None]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from activities.admission import list_publish, rules_of
 from activities.models import Activity
-from seize import store
+from seize import desk
 from seize.keys import SHARDS, shard_of
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def ledger_compare(*, rebuild: Callable[[int], object]) -> ComparisonResult:
             _shard_mend(rows.get(shard, []), state, result, rebuild)
         else:
             _shard_load(shard, result, rebuild)
-    text, _now_ms = store.list_read()
+    text, _now_ms = desk.list_read()
     if text is None:
         result.list_written = list_publish()
     return result
@@ -61,18 +61,18 @@ def _rows_by_shard(activities: Iterable[Activity]) -> dict[int, list[Activity]]:
     return rows
 
 
-def _inspect(shard: int, rows: list[Activity]) -> store.ShardState:
+def _inspect(shard: int, rows: list[Activity]) -> desk.ShardState:
     """What Redis holds of these activities; an empty list still tells whether the shard is loaded."""
     ids = [activity.pk for activity in rows]
-    state = store.shard_inspect(shard=shard, activity_ids=ids[:INSPECT_CHUNK])
+    state = desk.shard_inspect(shard=shard, activity_ids=ids[:INSPECT_CHUNK])
     for start in range(INSPECT_CHUNK, len(ids), INSPECT_CHUNK):
-        more = store.shard_inspect(shard=shard, activity_ids=ids[start : start + INSPECT_CHUNK])
+        more = desk.shard_inspect(shard=shard, activity_ids=ids[start : start + INSPECT_CHUNK])
         state.activities.update(more.activities)
     return state
 
 
 def _shard_mend(
-    rows: list[Activity], state: store.ShardState, result: ComparisonResult, rebuild: Callable[[int], object]
+    rows: list[Activity], state: desk.ShardState, result: ComparisonResult, rebuild: Callable[[int], object]
 ) -> bool:
     """Mend what differs; True when nothing has to be rebuilt or waited for."""
     complete = True
@@ -87,7 +87,7 @@ def _shard_mend(
                 complete = False
             case "preheat":
                 result.preheated.append(activity.pk)
-                complete = store.preheat(rules_of(activity)) in ("applied", "current") and complete
+                complete = desk.preheat(rules_of(activity)) in ("applied", "current") and complete
     return complete
 
 
@@ -97,17 +97,17 @@ def _shard_load(shard: int, result: ComparisonResult, rebuild: Callable[[int], o
     The token goes first: the rows are read, and Redis inspected, only after it is there.
     """
     token = secrets.token_hex(16)
-    store.shard_token_write(shard=shard, token=token)
+    desk.shard_token_write(shard=shard, token=token)
     rows = list(Activity.objects.watched().in_shard(shard))
     complete = _shard_mend(rows, _inspect(shard, rows), result, rebuild)
     for activity in Activity.objects.published().in_shard(shard).exclude(settled_at=None).iterator():
-        store.preheat(rules_of(activity))
-    if complete and store.shard_declare_loaded(shard=shard, token=token):
+        desk.preheat(rules_of(activity))
+    if complete and desk.shard_declare_loaded(shard=shard, token=token):
         result.loaded.append(shard)
         log.info("shard %s is loaded", shard)
 
 
-def verdict(activity: Activity, state: store.ShardState) -> str:
+def verdict(activity: Activity, state: desk.ShardState) -> str:
     """What an activity in Redis needs: 'nothing', 'preheat', 'rebuild', or 'fenced' (somebody is at it)."""
     there = state.activities[activity.pk]
     if there.fence:
@@ -124,6 +124,6 @@ def preheat_all() -> dict[str, object]:
     """S23: bring the rules of every watched activity up to date and write the list anew."""
     answers: dict[str, int] = {}
     for activity in Activity.objects.watched():
-        answer = store.preheat(rules_of(activity))
+        answer = desk.preheat(rules_of(activity))
         answers[answer] = answers.get(answer, 0) + 1
     return {**answers, "list_written": list_publish(), "at": datetime.now(UTC).isoformat(timespec="seconds")}

@@ -2,7 +2,7 @@
 
 from celery import current_app
 
-from seize import store
+from seize import queue, store
 from seize.keys import SHARDS
 from sync.comparison import ledger_compare
 
@@ -20,7 +20,7 @@ def dispatch() -> dict[str, object]:
 
 def drains_send() -> list[int]:
     """Send a drain for every waiting queue; the shards. Nothing is sent for an empty queue."""
-    lengths = store.queue_lengths(range(SHARDS))
+    lengths = queue.queue_lengths(range(SHARDS))
     waiting = [shard for shard, length in enumerate(lengths) if length]
     held = store.leases_held([f"drain:{shard}" for shard in waiting])
     idle = [shard for shard, is_held in zip(waiting, held, strict=True) if not is_held]

@@ -14,9 +14,9 @@ from django.db import DatabaseError, OperationalError, transaction
 
 from activities.models import Activity, Coupon
 from activities.statuses import ActivityStatus, CouponStatus
-from seize import store
+from seize import queue, store
 from seize.claims import Claim, claim_parse
-from seize.store import Entry
+from seize.queue import Entry
 from sync.models import DeadLetter, fingerprint
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def queue_drain(*, shard: int, batch_size: int, lease_ms: int, budget_s: float) 
             deferred = passed.deferred
             result.add(passed)
             moved = passed.inserted + passed.existed + passed.dead
-            if not moved or time.monotonic() > deadline or store.queue_lengths([shard]) == [0]:
+            if not moved or time.monotonic() > deadline or queue.queue_lengths([shard]) == [0]:
                 result.deferred = deferred
                 return result
     finally:
@@ -81,7 +81,7 @@ def _queue_pass(*, shard: int, batch_size: int, lease: store.Lease, deadline: fl
     result = DrainResult(shard=shard)
     cursor = 0
     while True:
-        cursor, entries = store.queue_scan(shard=shard, cursor=cursor, count=batch_size)
+        cursor, entries = queue.queue_scan(shard=shard, cursor=cursor, count=batch_size)
         for activity_id, batch in _by_activity(entries).items():
             for start in range(0, len(batch), batch_size):
                 result.add(batch_drain(shard=shard, activity_id=activity_id, batch=batch[start : start + batch_size]))
@@ -122,7 +122,7 @@ def batch_drain(*, shard: int, activity_id: int | None, batch: Sequence[Entry]) 
         with transaction.atomic():
             dead = _letters_write([DeadLetter.of(batch[0], reason=DeadLetter.Reason.DATA, detail=str(fault))])
         result, done = DrainResult(shard=shard, dead=dead), list(batch)
-    store.queue_delete(shard=shard, entries=done)
+    queue.queue_delete(shard=shard, entries=done)
     return result
 
 
@@ -141,7 +141,7 @@ def _batch_settle(*, shard: int, activity_id: int | None, batch: Sequence[Entry]
         return result, list(batch)
 
     activity = Activity.objects.select_for_update().published().filter(pk=activity_id).first()
-    epoch, held = store.drain_check(activity_id=activity_id, entries=batch)
+    epoch, held = queue.drain_check(activity_id=activity_id, entries=batch)
     claims = _known(batch, held)
     letters: list[DeadLetter] = []
     if activity is None:

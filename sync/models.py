@@ -7,7 +7,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from seize.claims import Claim, claim_parse
-from seize.store import Entry
+from seize.queue import Entry
 
 
 class DeadLetter(models.Model):

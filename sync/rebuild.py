@@ -14,7 +14,7 @@ from django.db import transaction
 
 from activities.admission import rules_of
 from activities.models import Activity, Coupon
-from seize import store
+from seize import desk, queue
 from seize.claims import claim_parse
 from seize.keys import shard_of
 from sync.models import DeadLetter
@@ -54,16 +54,16 @@ def activity_rebuild(*, activity_id: int) -> dict[str, object]:
     if not Activity.objects.published().filter(pk=activity_id).exists():
         return {"state": "gone"}
     token = secrets.token_hex(16)
-    if store.rebuild_begin(activity_id=activity_id, token=token, lease_ms=LEASE_MS) > 0:
+    if desk.rebuild_begin(activity_id=activity_id, token=token, lease_ms=LEASE_MS) > 0:
         return {"state": "fenced"}
 
     activity = _epoch_raise(activity_id)
     claimed = _claims_collect(activity, token=token)
     _holders_write(activity_id, claimed.holders, token=token)
-    if not store.rebuild_finish(rules=rules_of(activity), token=token, claims=len(claimed.taken)):
+    if not desk.rebuild_finish(rules=rules_of(activity), token=token, claims=len(claimed.taken)):
         raise RebuildLost(f"activity {activity_id}")
     # What was committed while the fence stood.
-    store.preheat(rules_of(Activity.objects.get(pk=activity_id)))
+    desk.preheat(rules_of(Activity.objects.get(pk=activity_id)))
     result = {"state": "rebuilt", "claims": len(claimed.taken), "holders": len(claimed.holders)}
     log.info("rebuilt activity %s at epoch %s: %s", activity_id, activity.epoch, result)
     return result
@@ -95,7 +95,7 @@ def _claims_collect(activity: Activity, *, token: str) -> _Claimed:
 
 def _claims_read(activity: Activity, discarded: set[tuple[int, int, int]]) -> Iterator[tuple[int, int, bool]]:
     """(user id, seq, whether it counts) of every claim, some more than once."""
-    for entry in store.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk):
+    for entry in queue.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk):
         claim = claim_parse(entry)
         if claim is not None and claim.uid == activity.uid:
             counts = (claim.user_id, claim.seq, claim.seized_ms) not in discarded
@@ -118,7 +118,7 @@ def _letters_read(activity: Activity) -> Iterator[tuple[int, int, int, str]]:
 
 
 def _fence_keep(activity_id: int, *, token: str) -> None:
-    if not store.rebuild_holders(activity_id=activity_id, token=token, lease_ms=LEASE_MS, reset=False):
+    if not desk.rebuild_holders(activity_id=activity_id, token=token, lease_ms=LEASE_MS, reset=False):
         raise RebuildLost(f"activity {activity_id}")
 
 
@@ -126,7 +126,7 @@ def _holders_write(activity_id: int, holders: Mapping[int, int], *, token: str) 
     """Replace the holders, a chunk a call; the first call forgets what was there."""
     pairs = list(holders.items())
     for start in range(0, max(len(pairs), 1), CHUNK):
-        written = store.rebuild_holders(
+        written = desk.rebuild_holders(
             activity_id=activity_id,
             token=token,
             lease_ms=LEASE_MS,

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from activities.models import Activity
 from activities.statuses import ActivityStatus
-from seize import store
+from seize import desk, queue
 from seize.keys import shard_of
 from sync.models import DeadLetter
 
@@ -27,16 +27,16 @@ def activities_settle(*, now: datetime) -> int:
 
 def activity_settle(*, activity: Activity, now: datetime) -> bool:
     """Settle one activity if no claim of it waits in a queue and the counts agree."""
-    if any(True for _entry in store.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk)):
+    if any(True for _entry in queue.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk)):
         return False
     activity.refresh_from_db()
     letters = DeadLetter.objects.filter(activity_id=activity.pk, uid=activity.uid, state=DeadLetter.State.WAITING)
     taken = activity.issued + letters.count()
-    left = store.stock_left([activity.pk]).get(activity.pk)
+    left = desk.stock_left([activity.pk]).get(activity.pk)
     if left is None or activity.stock_total - left != taken:
         log.warning("activity %s is not settled: stock %s, taken %s", activity.pk, left, taken)
         return False
-    if not store.settle(activity_id=activity.pk, uid=activity.uid, epoch=activity.epoch):
+    if not desk.settle(activity_id=activity.pk, uid=activity.uid, epoch=activity.epoch):
         return False
     Activity.objects.filter(pk=activity.pk, epoch=activity.epoch).update(settled_at=now)
     return True

@@ -244,7 +244,7 @@ def test_coupons_and_dead_letters_are_read_only(staff):
     coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
     drain(activity)
     coupon = Coupon.objects.get()
-    from seize.store import Entry
+    from seize.queue import Entry
 
     DeadLetter.of(Entry("garbage", "x"), reason="MALFORMED").save()
     letter = DeadLetter.objects.get()

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from activities import admission, services
-from seize import store
+from seize import desk
 from seize.keys import LIST_KEY
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
@@ -128,5 +128,5 @@ def test_redis_that_is_down_is_503(api, settings):
 def test_list_write_loses_against_a_later_reader(raw):
     offer()
     written = raw.get(LIST_KEY)
-    assert store.list_write(stamp_us=1, text="[]") is False
+    assert desk.list_write(stamp_us=1, text="[]") is False
     assert raw.get(LIST_KEY) == written

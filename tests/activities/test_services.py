@@ -12,7 +12,7 @@ from activities import admission, services
 from activities.models import STOCK_MAX, Activity, Coupon
 from activities.services import ActivityRefused
 from activities.statuses import CouponStatus
-from seize import store
+from seize import desk
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
@@ -82,8 +82,8 @@ def test_l13_published_activity_is_in_the_list_at_once(api):
 
 def test_publishing_sends_a_hint_for_the_first_load_and_unknown_is_not_said_meanwhile(broker):
     other = offer()
-    store.shard_token_write(shard=other.pk % 10, token="t")
-    assert store.shard_declare_loaded(shard=other.pk % 10, token="t")
+    desk.shard_token_write(shard=other.pk % 10, token="t")
+    assert desk.shard_declare_loaded(shard=other.pk % 10, token="t")
     draft = DraftFactory(id=other.pk + 10)
     services.activity_publish(activity_id=draft.pk, now=timezone.now())
     assert press(draft).refusal is Refusal.NOT_READY
@@ -106,7 +106,7 @@ def test_added_stock_can_be_seized_and_total_has_a_ceiling():
     assert press(activity, 2).refusal is Refusal.SOLD_OUT
     services.activity_add_stock(activity_id=activity.pk, amount=2, now=timezone.now())
     assert isinstance(press(activity, 2), Won)
-    assert store.stock_left([activity.pk]) == {activity.pk: 1}
+    assert desk.stock_left([activity.pk]) == {activity.pk: 1}
     for amount in (0, -1, STOCK_MAX):
         with pytest.raises(ActivityRefused):
             services.activity_add_stock(activity_id=activity.pk, amount=amount, now=timezone.now())

@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 
 from activities.models import Activity
-from seize import store
+from seize import desk
 from seize.keys import shard_of
 from seize.management.base import UsageError
 from seize.outcomes import Won
@@ -90,5 +90,5 @@ class TestOnRealStores:
         raw.flushall()
         call_command("preheat")
         assert orjson.loads(capsys.readouterr().out)["rebuild"] == [activity.pk]
-        assert store.stock_left([activity.pk]) == {activity.pk: 9}
-        assert store.shard_inspect(shard=shard_of(activity.pk), activity_ids=[]).loaded is True
+        assert desk.stock_left([activity.pk]) == {activity.pk: 9}
+        assert desk.shard_inspect(shard=shard_of(activity.pk), activity_ids=[]).loaded is True

@@ -3,7 +3,7 @@
 import pytest
 
 from activities.models import Coupon
-from seize import store
+from seize import desk, queue
 from seize.keys import shard_of
 from sync.drain import DrainResult
 from tests.factories import drain, offer
@@ -31,5 +31,5 @@ def test_coupon_won_over_http_is_pending_at_once_and_issued_after_the_drain(shop
 
     activity.refresh_from_db()
     assert activity.issued == 1
-    assert store.stock_left([activity.pk]) == {activity.pk: 4}
-    assert store.queue_lengths([shard_of(activity.pk)]) == [0]
+    assert desk.stock_left([activity.pk]) == {activity.pk: 4}
+    assert queue.queue_lengths([shard_of(activity.pk)]) == [0]

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from activities.models import Activity, Coupon
-from seize import store
+from seize import desk
 from seize.keys import seize_keys
 from seize.outcomes import Won
 from seize.requests import SeizeRequest
@@ -42,7 +42,7 @@ def test_s02_p01_p02_two_hundred_threads_on_the_script_sell_exactly_the_stock():
     wanted = SeizeRequest(activity_id=activity.pk, seq=1)
     results = crowd(200, lambda number: coupon_seize(wanted=wanted, user_id=number))
     assert sum(isinstance(result, Won) for result in results) == 50
-    assert store.stock_left([activity.pk]) == {activity.pk: 0}
+    assert desk.stock_left([activity.pk]) == {activity.pk: 0}
 
 
 def test_p01_fifty_threads_on_one_coupon_sell_it_once():
@@ -84,7 +84,7 @@ def test_p05_one_shopper_pressing_five_hundred_times_at_once_over_http_gets_one(
 
     assert outcomes(without_seq) == {(201, "SEIZED"): 1, (409, "LIMIT_REACHED"): 249}
     assert outcomes(with_seq) == {(200, "SEIZED"): 250}
-    assert store.stock_left([activity.pk]) == {activity.pk: 99}
+    assert desk.stock_left([activity.pk]) == {activity.pk: 99}
     assert drain(activity).inserted == 1
     assert Coupon.objects.count() == 1
 
@@ -94,7 +94,7 @@ def test_limit_three_pressed_by_many_threads_of_one_shopper_gives_seq_one_to_thr
     wanted = SeizeRequest(activity_id=activity.pk, seq=0)
     results = crowd(60, lambda _n: coupon_seize(wanted=wanted, user_id=7))
     assert sorted(result.seq for result in results if isinstance(result, Won)) == [1, 2, 3]
-    assert store.stock_left([activity.pk]) == {activity.pk: 97}
+    assert desk.stock_left([activity.pk]) == {activity.pk: 97}
 
 
 def test_p02_stock_added_amid_the_crowd_is_sold_and_not_one_more():
@@ -119,5 +119,5 @@ def test_p02_stock_added_amid_the_crowd_is_sold_and_not_one_more():
     second = crowd(100, lambda number: coupon_seize(wanted=wanted, user_id=1000 + number))
     won = sum(isinstance(result, Won) for result in first + second)
     assert won == 60
-    assert store.stock_left([activity.pk]) == {activity.pk: 0}
+    assert desk.stock_left([activity.pk]) == {activity.pk: 0}
     assert drain(activity).inserted == 60

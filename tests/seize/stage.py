@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import redis
 
-from seize import store
+from seize import desk
 from seize.keys import LIST_KEY, LIST_STAMP_KEY, seize_keys
 
 ACTIVITY = 11
 UID = "a1b2c3d4"
 
 
-def rules(**changes: object) -> store.Rules:
+def rules(**changes: object) -> desk.Rules:
     """Rules of an activity that has been running for a minute and ends in an hour."""
     now_ms = int(time.time() * 1000)
-    usual = store.Rules(
+    usual = desk.Rules(
         activity_id=ACTIVITY,
         uid=UID,
         epoch=1,
@@ -29,20 +29,20 @@ def rules(**changes: object) -> store.Rules:
     return replace(usual, **changes)
 
 
-def load(**changes: object) -> store.Rules:
+def load(**changes: object) -> desk.Rules:
     """Load an activity as a rebuild with nothing claimed does."""
     wanted = rules(**changes)
-    assert store.rebuild_begin(activity_id=wanted.activity_id, token="t", lease_ms=10_000) == 0
-    assert store.rebuild_holders(activity_id=wanted.activity_id, token="t", lease_ms=10_000, reset=True)
-    assert store.rebuild_finish(rules=wanted, token="t", claims=0)
+    assert desk.rebuild_begin(activity_id=wanted.activity_id, token="t", lease_ms=10_000) == 0
+    assert desk.rebuild_holders(activity_id=wanted.activity_id, token="t", lease_ms=10_000, reset=True)
+    assert desk.rebuild_finish(rules=wanted, token="t", claims=0)
     return wanted
 
 
 def declare_loaded(activity_id: int = ACTIVITY) -> None:
     """Say that all rules of the activity's shard are there."""
     shard = activity_id % 10
-    store.shard_token_write(shard=shard, token="t")
-    assert store.shard_declare_loaded(shard=shard, token="t")
+    desk.shard_token_write(shard=shard, token="t")
+    assert desk.shard_declare_loaded(shard=shard, token="t")
 
 
 def dumps(raw: redis.Redis, activity_id: int = ACTIVITY) -> dict[str, object]:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from seize import store
+from seize import desk, store
 from seize.keys import seize_keys
 from seize.outcomes import Refusal, Refused, Won
 from seize.requests import SeizeRequest
@@ -196,9 +196,9 @@ def test_p12_before_start_at_end_and_after_are_distinct_and_never_stick(server):
     wanted = load(starts_ms=now_ms + 60_000)
     outcome = seize()
     assert (refusal(outcome), outcome.starts_ms) == (Refusal.NOT_STARTED, wanted.starts_ms)
-    store.preheat(rules(version=2, starts_ms=now_ms - 1))
+    desk.preheat(rules(version=2, starts_ms=now_ms - 1))
     assert isinstance(seize(), Won)
-    store.preheat(rules(version=3, starts_ms=now_ms - 2, ends_ms=now_ms - 1))
+    desk.preheat(rules(version=3, starts_ms=now_ms - 2, ends_ms=now_ms - 1))
     assert refusal(seize(user_id=8)) is Refusal.ENDED
 
 

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from activities import services
 from activities.models import Activity
-from seize import store
+from seize import desk
 from seize.keys import LIST_KEY, SHARDS, seize_keys, shard_of
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
@@ -44,7 +44,7 @@ def test_healthy_redis_needs_nothing():
         lambda raw, keys, activity: raw.delete(keys.holders),
         lambda raw, keys, activity: raw.hdel(keys.stock, str(activity.pk)),
         lambda raw, keys, activity: raw.delete(keys.rules),
-        lambda raw, keys, activity: store.rebuild_begin(activity_id=activity.pk, token="dead", lease_ms=1),
+        lambda raw, keys, activity: desk.rebuild_begin(activity_id=activity.pk, token="dead", lease_ms=1),
         lambda raw, keys, activity: raw.flushall(),
         lambda raw, keys, activity: Activity.objects.filter(pk=activity.pk).update(epoch=9),
     ],
@@ -61,7 +61,7 @@ def test_anything_missing_or_different_is_rebuilt_and_reopens_by_itself(raw, spo
     while not found.rebuild:
         found = compare()
     assert found.rebuild == [activity.pk]
-    assert store.stock_left([activity.pk]) == {activity.pk: 4}
+    assert desk.stock_left([activity.pk]) == {activity.pk: 4}
     assert isinstance(press(activity.pk, 2), Won)
     shards_declare_loaded()
     assert compare().as_dict() == {}
@@ -80,7 +80,7 @@ def test_version_that_is_behind_is_preheated_only():
 
 def test_live_fence_is_left_alone_and_its_shard_not_declared():
     activity = offer()
-    store.rebuild_begin(activity_id=activity.pk, token="alive", lease_ms=60_000)
+    desk.rebuild_begin(activity_id=activity.pk, token="alive", lease_ms=60_000)
     found = compare()
     assert (found.fenced, found.rebuild) == ([activity.pk], [])
     assert shard_of(activity.pk) not in found.loaded
@@ -101,13 +101,13 @@ def test_unknown_ids_are_404_only_after_everything_of_their_shard_is_there(raw):
 
 def test_flushall_just_before_the_stamp_leaves_the_shard_undeclared(raw, monkeypatch):
     offer()
-    real = store.shard_declare_loaded
+    real = desk.shard_declare_loaded
 
     def emptied(**arguments: object) -> bool:
         raw.flushall()
         return real(**arguments)
 
-    monkeypatch.setattr(store, "shard_declare_loaded", emptied)
+    monkeypatch.setattr(desk, "shard_declare_loaded", emptied)
     assert compare().loaded == []
 
 
@@ -145,7 +145,7 @@ def test_s23_preheat_writes_rules_and_list_and_repeats_harmlessly(raw):
     Activity.objects.filter(pk=activity.pk).update(version=9, stock_total=12)
     first, second = preheat_all(), preheat_all()
     assert (first["applied"], second["current"]) == (1, 1)
-    assert store.stock_left([activity.pk]) == {activity.pk: 12}
+    assert desk.stock_left([activity.pk]) == {activity.pk: 12}
 
 
 def test_settled_activity_is_known_again_after_redis_was_emptied(raw):

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from activities import services
 from activities.models import Activity, Coupon
-from seize import store
+from seize import queue, store
 from seize.keys import queue_key, shard_of
 from seize.outcomes import Won
 from seize.requests import SeizeRequest
@@ -36,8 +36,8 @@ def rows(activity: Activity) -> set[tuple[int, int]]:
     return set(Coupon.objects.filter(activity=activity).values_list("user_id", "seq"))
 
 
-def waiting(activity: Activity) -> list[store.Entry]:
-    return list(store.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk))
+def waiting(activity: Activity) -> list[queue.Entry]:
+    return list(queue.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk))
 
 
 def issued(activity: Activity) -> int:
@@ -140,9 +140,9 @@ def test_l07_p06_drain_killed_between_commit_and_delete_leaves_entries_that_are_
     program.write_text(
         "import os, signal, django\n"
         "django.setup()\n"
-        "from seize import store\n"
+        "from seize import queue\n"
         "from sync.drain import queue_drain\n"
-        "store.queue_delete = lambda **_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "queue.queue_delete = lambda **_: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"queue_drain(shard={shard_of(activity.pk)}, batch_size=500, lease_ms=50, budget_s=5)\n"
     )
     database = connection.settings_dict
@@ -166,7 +166,7 @@ def test_l08_hundred_thousand_entries_are_drained_by_the_cursor(raw):
     result = drain(activity, batch_size=1000)
     assert (result.inserted, result.dead, result.deferred) == (100_000, 0, 0)
     assert issued(activity) == Coupon.objects.filter(activity=activity).count() == 100_000
-    assert store.queue_lengths([shard_of(activity.pk)]) == [0]
+    assert queue.queue_lengths([shard_of(activity.pk)]) == [0]
 
 
 def test_l06_poison_among_a_hundred_claims_dies_alone_and_at_once(raw):
@@ -188,7 +188,7 @@ def test_l06_poison_among_a_hundred_claims_dies_alone_and_at_once(raw):
     raw.execute_command("HSET", queue_key(shard), b"\xff\xfe\x00", b"\x80")
     result = drain(activity)
     assert result == DrainResult(shard=shard, inserted=99, dead=10)
-    assert store.queue_lengths([shard]) == [0]
+    assert queue.queue_lengths([shard]) == [0]
     reasons = list(DeadLetter.objects.order_by("reason").values_list("reason", flat=True))
     assert reasons == ["MALFORMED"] * 8 + ["NO_ACTIVITY"] + ["OTHER_UID"]
     assert drain(activity) == DrainResult(shard=shard)
@@ -266,7 +266,7 @@ def test_claim_that_left_the_queue_since_the_scan_is_forgotten():
     activity = offer()
     press(activity, 7)
     entries = waiting(activity)
-    store.queue_delete(shard=shard_of(activity.pk), entries=entries)
+    queue.queue_delete(shard=shard_of(activity.pk), entries=entries)
     result = batch_drain(shard=shard_of(activity.pk), activity_id=activity.pk, batch=entries)
     assert result == DrainResult(shard=shard_of(activity.pk))
     assert rows(activity) == set()

@@ -3,7 +3,7 @@
 import pytest
 
 from activities.models import Activity, Coupon
-from seize import store
+from seize import desk, queue
 from seize.keys import seize_keys, shard_of
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
@@ -21,7 +21,7 @@ def press(activity: Activity, user_id: int = 7, seq: int = 0):
 
 
 def left(activity: Activity) -> int | None:
-    return store.stock_left([activity.pk]).get(activity.pk)
+    return desk.stock_left([activity.pk]).get(activity.pk)
 
 
 def test_first_load_is_a_rebuild_with_nothing_claimed(raw):
@@ -38,7 +38,7 @@ def test_rebuild_counts_queue_letters_and_rows_once_each():
     drain(activity)
     press(activity, 3, 2)
     press(activity, 4)
-    entry = store.Entry(f"{activity.pk}:5:1", f"1700000000000:{activity.uid}")
+    entry = queue.Entry(f"{activity.pk}:5:1", f"1700000000000:{activity.uid}")
     DeadLetter.of(entry, reason="NO_ROOM").save()
     result = activity_rebuild(activity_id=activity.pk)
     assert result == {"state": "rebuilt", "claims": 6, "holders": 5}
@@ -65,7 +65,7 @@ def test_after_flushall_rows_come_back_and_nobody_gets_a_second_coupon(raw):
 
 def test_discarded_claim_frees_the_coupon_and_its_seq_is_never_given_again():
     activity = offer(stock_total=2, per_user_limit=3)
-    entry = store.Entry(f"{activity.pk}:7:1", f"1700000000000:{activity.uid}")
+    entry = queue.Entry(f"{activity.pk}:7:1", f"1700000000000:{activity.uid}")
     letter = DeadLetter.of(entry, reason="NO_ROOM")
     letter.state = DeadLetter.State.DISCARDED
     letter.save()
@@ -78,7 +78,7 @@ def test_discarded_claim_frees_the_coupon_and_its_seq_is_never_given_again():
 def test_discarded_claim_that_is_still_in_the_queue_does_not_count(raw):
     activity = offer(stock_total=2)
     press(activity, 7)
-    [entry] = store.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk)
+    [entry] = queue.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk)
     letter = DeadLetter.of(entry, reason="NO_ROOM")
     letter.state = DeadLetter.State.DISCARDED
     letter.save()
@@ -94,7 +94,7 @@ def test_claims_of_an_earlier_activity_with_this_id_do_not_count(raw):
 def test_more_claims_than_stock_give_a_negative_stock_that_sells_nothing():
     activity = offer(stock_total=2)
     for user_id in range(1, 5):
-        entry = store.Entry(f"{activity.pk}:{user_id}:1", f"1700000000000:{activity.uid}")
+        entry = queue.Entry(f"{activity.pk}:{user_id}:1", f"1700000000000:{activity.uid}")
         DeadLetter.of(entry, reason="NO_ROOM").save()
     activity_rebuild(activity_id=activity.pk)
     assert left(activity) == -2
@@ -103,7 +103,7 @@ def test_more_claims_than_stock_give_a_negative_stock_that_sells_nothing():
 
 def test_second_owner_meets_the_fence():
     activity = offer()
-    assert store.rebuild_begin(activity_id=activity.pk, token="somebody", lease_ms=60_000) == 0
+    assert desk.rebuild_begin(activity_id=activity.pk, token="somebody", lease_ms=60_000) == 0
     assert activity_rebuild(activity_id=activity.pk) == {"state": "fenced"}
     activity.refresh_from_db()
     assert activity.epoch == 1

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from activities.models import Activity
-from seize import store
+from seize import queue, store
 from seize.keys import queue_key, seize_keys, shard_of
 from seize.outcomes import Refusal
 from seize.requests import SeizeRequest
@@ -76,7 +76,7 @@ def test_claim_is_none_pending_issued_or_failed_per_seq(shopper_api, raw):
     press(activity)
     assert states() == ["pending", "none", "none", "none"]
     drain(activity)
-    DeadLetter.of(store.Entry(f"{activity.pk}:7:2", f"1700000000000:{activity.uid}"), reason="NO_ROOM").save()
+    DeadLetter.of(queue.Entry(f"{activity.pk}:7:2", f"1700000000000:{activity.uid}"), reason="NO_ROOM").save()
     coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=2), user_id=7)
     assert states() == ["issued", "failed", "none", "none"]
     body = shopper_api(7).get(url).json()

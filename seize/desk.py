@@ -1,0 +1,165 @@
+"""What the admission desk knows of activities: rules, stock, holders, shards, and the public list.
+
+Faults are those of :mod:`seize.store`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from seize.keys import LIST_KEY, LIST_STAMP_KEY, marker_key, seize_keys, shard_of, stock_key
+from seize.store import client, faults_translated, script_call
+
+# -- Rules, preheat, rebuild --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What Redis needs to know of an activity. Times are Unix ms; ``state`` is open, paused or voided."""
+
+    activity_id: int
+    uid: str
+    epoch: int
+    version: int
+    state: str
+    starts_ms: int
+    ends_ms: int
+    per_user: int
+    total: int
+    settled: bool = False
+
+    def arguments(self) -> list[str | int]:
+        return [
+            self.uid,
+            self.epoch,
+            self.version,
+            self.state,
+            self.starts_ms,
+            self.ends_ms,
+            self.per_user,
+            self.total,
+        ]
+
+
+def preheat(rules: Rules) -> str:
+    """Run ``preheat.lua``; returns 'applied', 'current', 'fenced' or 'rebuild'."""
+    keys = seize_keys(rules.activity_id)
+    arguments = [rules.activity_id, *rules.arguments(), int(rules.settled)]
+    return cast(str, script_call("preheat", (keys.rules, keys.stock, keys.holders), arguments))
+
+
+def close(*, activity_id: int, uid: str, state: str) -> bool:
+    """Run ``close.lua``; False when Redis holds no such activity."""
+    return bool(script_call("close", (seize_keys(activity_id).rules,), (uid, state)))
+
+
+def rebuild_begin(*, activity_id: int, token: str, lease_ms: int) -> int:
+    """Fence the activity; 0, or the ms for which another owner's lease still runs."""
+    return int(script_call("rebuild_begin", (seize_keys(activity_id).rules,), (token, lease_ms)))
+
+
+def rebuild_holders(
+    *, activity_id: int, token: str, lease_ms: int, reset: bool, holders: Mapping[int, int] | None = None
+) -> bool:
+    """Write user id → highest seq; False when the fence was lost and the rebuild must stop."""
+    keys = seize_keys(activity_id)
+    pairs = [value for pair in (holders or {}).items() for value in pair]
+    return bool(script_call("rebuild_holders", (keys.rules, keys.holders), (token, lease_ms, int(reset), *pairs)))
+
+
+def rebuild_finish(*, rules: Rules, token: str, claims: int) -> bool:
+    """Stamp the rebuilt activity and open it; False when the fence was lost."""
+    keys = seize_keys(rules.activity_id)
+    arguments = [token, rules.activity_id, *rules.arguments(), claims]
+    return bool(script_call("rebuild_finish", (keys.rules, keys.stock, keys.holders), arguments))
+
+
+def settle(*, activity_id: int, uid: str, epoch: int) -> bool:
+    """Forget the holders of an activity that is over; False when Redis' clock or rules say otherwise."""
+    keys = seize_keys(activity_id)
+    return bool(script_call("settle", (keys.rules, keys.stock, keys.holders), (activity_id, uid, epoch)))
+
+
+# -- Inspection ---------------------------------------------------------------------------------------
+
+
+class ActivityState(NamedTuple):
+    """What Redis holds of one activity; every field a string, '' when absent."""
+
+    uid: str
+    epoch: str
+    gen: str
+    version: str
+    fence: str
+    fence_until_ms: str
+    fence_gen: str
+    holders_epoch: str
+    stock: str
+
+
+class ShardState(NamedTuple):
+    """What Redis holds of a shard: its clock, its generation, whether it is declared loaded, its activities."""
+
+    now_ms: int
+    gen: str
+    loaded: bool
+    activities: dict[int, ActivityState]
+
+
+def shard_inspect(*, shard: int, activity_ids: Sequence[int]) -> ShardState:
+    """Read many activities of one shard in one instant; callers pass at most some hundreds at a time."""
+    keys = [marker_key(shard), stock_key(shard)]
+    for activity_id in activity_ids:
+        own = seize_keys(activity_id)
+        keys += (own.rules, own.holders)
+    now_ms, gen, loaded, *found = script_call("shard_inspect", keys, activity_ids)
+    activities = {i: ActivityState(*fields) for i, fields in zip(activity_ids, found, strict=True)}
+    return ShardState(now_ms=now_ms, gen=gen, loaded=loaded == gen, activities=activities)
+
+
+def shard_token_write(*, shard: int, token: str) -> None:
+    """Leave a token that only survives while nobody empties Redis."""
+    with faults_translated():
+        client().hset(marker_key(shard), "token", token)
+
+
+def shard_declare_loaded(*, shard: int, token: str) -> bool:
+    """Run ``shard_loaded.lua``; False when the token is gone."""
+    return bool(script_call("shard_loaded", (marker_key(shard),), (token,)))
+
+
+def shard_unload(*, shard: int) -> None:
+    """Withdraw the declaration: unknown ids get 503 until the shard has been compared again."""
+    with faults_translated():
+        client().hdel(marker_key(shard), "loaded", "token")
+
+
+def stock_left(activity_ids: Sequence[int]) -> dict[int, int]:
+    """Coupons left per activity, of those that Redis knows; one HMGET a shard in one round trip."""
+    by_shard: dict[int, list[int]] = {}
+    for activity_id in activity_ids:
+        by_shard.setdefault(shard_of(activity_id), []).append(activity_id)
+    with faults_translated():
+        pipeline = client().pipeline(transaction=False)
+        for shard, ids in by_shard.items():
+            pipeline.hmget(stock_key(shard), [str(i) for i in ids])
+        replies = pipeline.execute()
+    left: dict[int, int] = {}
+    for ids, values in zip(by_shard.values(), replies, strict=True):
+        left.update({i: int(value) for i, value in zip(ids, values, strict=True) if value is not None})
+    return left
+
+
+def list_read() -> tuple[str | None, int]:
+    """The activity list's JSON text (None when absent) and Redis' clock, Unix time in ms."""
+    with faults_translated():
+        pipeline = client().pipeline(transaction=False)
+        pipeline.get(LIST_KEY)
+        pipeline.time()
+        text, (seconds, micros) = pipeline.execute()
+    return text, seconds * 1000 + micros // 1000
+
+
+def list_write(*, stamp_us: int, text: str) -> bool:
+    """Replace the activity list; False when a later reader of the database has already written."""
+    return bool(script_call("list_write", (LIST_KEY, LIST_STAMP_KEY), (stamp_us, text)))
