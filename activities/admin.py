@@ -18,10 +18,11 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 
 from activities import services
-from activities.admission import STORE_FAULTS
+from activities.admission import STORE_FAULTS, desk_now
 from activities.changes import CHANGES
+from activities.contention import ContentionLost
 from activities.models import Activity, Coupon
-from activities.querysets import ActivityQuerySet
+from activities.querysets import ActivityQuerySet, CouponQuerySet
 from activities.statuses import CouponStatus, EffectiveStatus
 from seize import desk
 
@@ -171,6 +172,17 @@ class ActivityAdmin(ModelAdmin):
     def _is_draft(obj: Activity) -> bool:
         return obj.status == Activity.Status.DRAFT
 
+    def delete_model(self, request: HttpRequest, obj: Activity) -> None:
+        services.activity_draft_delete(activity_id=obj.pk)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        try:
+            response: HttpResponse = super().delete_view(request, object_id, extra_context)
+            return response
+        except services.ActivityRefused as refused:
+            messages.error(request, str(refused))
+            return HttpResponseRedirect(reverse("admin:activities_activity_change", args=[object_id]))
+
     def save_model(self, request: HttpRequest, obj: Activity, form: forms.ModelForm, change: bool) -> None:
         if change:
             obj.version = form.cleaned_data.get("opened_version") or 0
@@ -250,9 +262,11 @@ class ActivityAdmin(ModelAdmin):
         if request.method == "POST" and form.is_valid():
             arguments = {name: form.cleaned_data[name] for name in spec.arguments}
             try:
-                spec.service(activity_id=activity.pk, now=timezone.now(), **arguments)
+                spec.service(activity_id=activity.pk, now=desk_now(), **arguments)
             except services.ActivityRefused as refused:
                 messages.error(request, str(refused))
+            except ContentionLost:
+                messages.error(request, gettext("Somebody else is working on this activity. Please try again."))
             else:
                 self.log_change(request, activity, f"{change} {arguments}")
                 messages.success(
@@ -282,12 +296,29 @@ class ActivityAdmin(ModelAdmin):
 # -- Coupons -----------------------------------------------------------------------------------------
 
 
+class EffectiveCouponFilter(admin.SimpleListFilter):
+    """Filter coupons by the status that holds now."""
+
+    title = _("status")
+    parameter_name = "effective"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
+        return [(status.value, str(status.label)) for status in CouponStatus]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Coupon]) -> QuerySet[Coupon]:
+        value = self.value()
+        if value not in CouponStatus.values:
+            return queryset
+        assert isinstance(queryset, CouponQuerySet)
+        return queryset.effective(value, now=timezone.now())
+
+
 @admin.register(Coupon)
 class CouponAdmin(ModelAdmin):
     """Coupons to look up; nobody edits the ledger."""
 
     list_display = ("id", "activity", "user_id", "seq", "show_status", "seized_at", "expires_at")
-    list_filter = ("status", "kind")
+    list_filter = (EffectiveCouponFilter, "kind")
     search_fields = ("user_id__exact", "id__exact")
     list_select_related = ("activity",)
     show_full_result_count = False

@@ -12,10 +12,19 @@ from activities.models import Activity, DiscountTerms
 from activities.statuses import ActivityStatus
 from seize import desk, store
 from seize.keys import shard_of
+from seize.services import server_time
 
 log = logging.getLogger(__name__)
 
 STORE_FAULTS = (store.StoreUnavailable, store.OutcomeUnknown)
+
+
+def desk_now() -> datetime:
+    """Redis' clock, which decides about sales; this host's while Redis cannot be asked."""
+    try:
+        return server_time()
+    except STORE_FAULTS:
+        return timezone.now()
 
 
 def unix_ms(moment: datetime) -> int:
@@ -48,6 +57,14 @@ def activity_close(*, activity: Activity, state: str) -> None:
         log.warning("activity %s could not be closed before its commit: %s", activity.pk, fault)
 
 
+def shard_unload(*, activity: Activity) -> None:
+    """From now on an unknown id of this shard is not called unknown, until everything is loaded again."""
+    try:
+        desk.shard_unload(shard=shard_of(activity.pk))
+    except STORE_FAULTS as fault:
+        log.warning("activity %s may be called unknown until it is loaded: %s", activity.pk, fault)
+
+
 def activity_admit(*, activity_id: int) -> str:
     """Bring Redis up to a committed row, and the public list with it.
 
@@ -57,8 +74,6 @@ def activity_admit(*, activity_id: int) -> str:
     try:
         answer = desk.preheat(rules_of(Activity.objects.get(pk=activity_id)))
         if answer == "rebuild":
-            # Until the first load is done an unknown id must not be called unknown.
-            desk.shard_unload(shard=shard_of(activity_id))
             _rebuild_hint(activity_id)
         list_publish()
     except STORE_FAULTS as fault:

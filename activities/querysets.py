@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from activities.statuses import ActivityStatus, effective_filter
+from activities.statuses import ActivityStatus, effective_coupon_filter, effective_filter
 from seize.keys import SHARDS
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ class ActivityQuerySet(models.QuerySet["Activity"]):
 
 class CouponQuerySet(models.QuerySet["Coupon"]):
     """Questions about coupons."""
+
+    def effective(self, effective: str, *, now: datetime) -> "CouponQuerySet":
+        """Those whose effective status at ``now`` is this."""
+        return self.filter(effective_coupon_filter(effective=effective, now=now))
 
     def overdue(self, *, now: datetime) -> "CouponQuerySet":
         """Stored as unused though their time is over."""

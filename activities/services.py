@@ -23,6 +23,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from activities import admission
+from activities.contention import contention_retried
 from activities.models import STOCK_MAX, Activity, Coupon
 from activities.statuses import ActivityStatus, CouponStatus, EffectiveStatus
 
@@ -106,6 +107,20 @@ def activity_draft_save(*, activity: Activity) -> Activity:
     return activity
 
 
+@contention_retried
+def activity_draft_delete(*, activity_id: int) -> None:
+    """Delete a draft that is still one.
+
+    :raises ActivityRefused: published meanwhile: what shoppers may have seen stays.
+    """
+    with transaction.atomic():
+        stored = Activity.objects.select_for_update().get(pk=activity_id)
+        if stored.status != ActivityStatus.DRAFT:
+            raise ActivityRefused(_("It was published meanwhile and cannot be deleted any more."))
+        stored.delete()
+
+
+@contention_retried
 def activity_publish(*, activity_id: int, now: datetime) -> Activity:
     """Put a draft on offer: from ``starts_at`` by Redis' clock.
 
@@ -120,9 +135,11 @@ def activity_publish(*, activity_id: int, now: datetime) -> Activity:
         except ValidationError as error:
             raise ActivityRefused(" ".join(error.messages)) from error
         activity.status = ActivityStatus.PENDING if now < activity.starts_at else ActivityStatus.ACTIVE
+        admission.shard_unload(activity=activity)
         return _activity_commit(activity, "status")
 
 
+@contention_retried
 def activity_pause(*, activity_id: int, now: datetime) -> Activity:
     """Stop seizing at once, until it is resumed.
 
@@ -135,6 +152,7 @@ def activity_pause(*, activity_id: int, now: datetime) -> Activity:
         return _activity_commit(activity, "status")
 
 
+@contention_retried
 def activity_resume(*, activity_id: int, now: datetime) -> Activity:
     """Go on after a pause.
 
@@ -146,6 +164,7 @@ def activity_resume(*, activity_id: int, now: datetime) -> Activity:
         return _activity_commit(activity, "status")
 
 
+@contention_retried
 def activity_add_stock(*, activity_id: int, amount: int, now: datetime) -> Activity:
     """Offer ``amount`` more coupons; the stock in Redis moves by the difference.
 
@@ -161,6 +180,7 @@ def activity_add_stock(*, activity_id: int, amount: int, now: datetime) -> Activ
         return _activity_commit(activity, "stock_total")
 
 
+@contention_retried
 def activity_change_end(*, activity_id: int, ends_at: datetime, now: datetime) -> Activity:
     """Move the end, earlier or later; an earlier end closes Redis before it is committed.
 
@@ -180,6 +200,7 @@ def activity_change_end(*, activity_id: int, ends_at: datetime, now: datetime) -
         return _activity_commit(activity, "ends_at")
 
 
+@contention_retried
 def activity_void(*, activity_id: int, reason: str, now: datetime) -> Activity:
     """Withdraw an activity for good: seizing stops, unused coupons become void, waiting claims too.
 
@@ -220,8 +241,12 @@ def coupons_expire(*, now: datetime) -> dict[str, int]:
     ):
         while True:
             chunk = sorted(rows.order_by().values_list("id", flat=True)[:EXPIRY_CHUNK])
-            unused = Coupon.objects.filter(id__in=chunk, status=CouponStatus.UNUSED)
-            changed[name] += unused.update(status=status)
+            changed[name] += _unused_mark(ids=chunk, status=status)
             if len(chunk) < EXPIRY_CHUNK:
                 break
     return changed
+
+
+@contention_retried
+def _unused_mark(*, ids: list[int], status: CouponStatus) -> int:
+    return Coupon.objects.filter(id__in=ids, status=CouponStatus.UNUSED).update(status=status)

@@ -80,3 +80,19 @@ def coupon_status(*, status: str, activity_stored: str, expires_at: datetime, no
     if activity_stored == ActivityStatus.VOIDED:
         return CouponStatus.VOIDED
     return CouponStatus.EXPIRED if now >= expires_at else CouponStatus.UNUSED
+
+
+def effective_coupon_filter(*, effective: str, now: datetime) -> models.Q:
+    """The condition on coupons that :func:`coupon_status` calls ``effective`` at ``now``."""
+    unused = models.Q(status=CouponStatus.UNUSED)
+    voided = unused & models.Q(activity__status=ActivityStatus.VOIDED)
+    overdue = unused & ~models.Q(activity__status=ActivityStatus.VOIDED) & models.Q(expires_at__lte=now)
+    match CouponStatus(effective):
+        case CouponStatus.UNUSED:
+            return unused & ~models.Q(activity__status=ActivityStatus.VOIDED) & models.Q(expires_at__gt=now)
+        case CouponStatus.VOIDED:
+            return models.Q(status=CouponStatus.VOIDED) | voided
+        case CouponStatus.EXPIRED:
+            return models.Q(status=CouponStatus.EXPIRED) | overdue
+        case CouponStatus.REDEEMED:
+            return models.Q(status=CouponStatus.REDEEMED)

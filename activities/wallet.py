@@ -18,8 +18,8 @@ class CursorInvalid(Exception):
 def wallet_page(*, user_id: int, cursor: str | None, now: datetime) -> dict[str, object]:
     """One page of a shopper's coupons: pending claims first, then rows, newest first.
 
-    The queue is read before the rows: a claim that is drained in between is then seen twice,
-    and dropped once, while the other order would miss it.
+    The queue is read before the rows, and the page last: a claim that is drained at any moment in
+    between is then seen twice and dropped once, while any other order can miss it.
 
     :param cursor: the last page's ``next_cursor``, None for the first page.
     :raises CursorInvalid: not a cursor of ours.
@@ -28,10 +28,12 @@ def wallet_page(*, user_id: int, cursor: str | None, now: datetime) -> dict[str,
     before = _cursor_parse(cursor)
     pending = pending_claims(user_id=user_id) if before is None else []
     rows = Coupon.objects.filter(user_id=user_id).select_related("activity").order_by("-id")
+    waiting = _without_rows(pending, user_id=user_id)
     page = list((rows if before is None else rows.filter(id__lt=before))[: PAGE_SIZE + 1])
     more = len(page) > PAGE_SIZE
     page = page[:PAGE_SIZE]
-    waiting = _without_rows(pending, user_id=user_id)
+    arrived = {(coupon.activity_id, coupon.seq) for coupon in page}
+    waiting = [pair for pair in waiting if (pair[0].activity_id, pair[0].seq) not in arrived]
     results = [_pending_body(claim, activity, now=now) for claim, activity in waiting]
     results += [_coupon_body(coupon, now=now) for coupon in page]
     return {

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 from rest_framework import exceptions
@@ -10,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework_simplejwt.exceptions import TokenError
 
 from activities.wallet import CursorInvalid
-from seize.problems import CONTENT_TYPE, Problem, problem_of_fault
+from seize.problems import CONTENT_TYPE, Problem, problem_of_fault, retry_after
 from seize.requests import RequestInvalid, RequestTooLarge
 from seize.store import OutcomeUnknown, StoreUnavailable
 
@@ -24,6 +25,7 @@ CODES: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ((exceptions.NotAcceptable,), "NOT_ACCEPTABLE"),
     ((exceptions.UnsupportedMediaType,), "UNSUPPORTED_MEDIA_TYPE"),
     ((exceptions.Throttled,), "TOO_MANY_REQUESTS"),
+    ((OperationalError, InterfaceError), "LEDGER_UNAVAILABLE"),
 )
 
 
@@ -52,6 +54,8 @@ def _headers(error: Exception) -> dict[str, str]:
     headers: dict[str, str] = {}
     if auth_header := getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = auth_header
+    if isinstance(error, OperationalError | InterfaceError):
+        headers |= retry_after(earliest_s=1, spread_s=4)
     if wait_s := getattr(error, "wait", None):
         headers["Retry-After"] = str(int(wait_s) + 1)
     return headers

@@ -7,6 +7,7 @@ Valkey that ``script/server`` runs. ``.env.example`` lists every variable.
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import environ
@@ -29,6 +30,8 @@ if ENVIRONMENT not in ("development", "production"):
     raise ImproperlyConfigured(f"ENVIRONMENT is 'development' or 'production', not {ENVIRONMENT!r}.")
 DEVELOPMENT = ENVIRONMENT == "development"
 DEBUG = env.bool("DEBUG", default=False)
+if DEBUG and not DEVELOPMENT:
+    raise ImproperlyConfigured("DEBUG shows secrets to visitors: not in production.")
 
 DEVELOPMENT_SECRET = "development-only-secret-that-production-refuses-0123456789abcdef"  # noqa: S105 - refused in production
 
@@ -127,16 +130,17 @@ WHITENOISE_MANIFEST_STRICT = False
 # -- The ledger: MySQL or MariaDB by DATABASE_URL, else SQLite under var/ ---------------------------
 
 
-def database_read() -> dict[str, object]:
+def database_read() -> dict[str, Any]:
     """The default database with the options that the ledger relies on."""
     url = env("DATABASE_URL", default="")
     if url.startswith("mariadb://"):
         url = "mysql://" + url.removeprefix("mariadb://")
-    config: dict[str, object] = dict(env.db_url_config(url or f"sqlite:///{VAR_DIR / 'db.sqlite3'}"))
+    config = dict(env.db_url_config(url or f"sqlite:///{VAR_DIR / 'db.sqlite3'}"))
     if config["ENGINE"] == "django.db.backends.sqlite3":
         if not url:
             VAR_DIR.mkdir(parents=True, exist_ok=True)
         config["OPTIONS"] = {
+            **config.get("OPTIONS", {}),
             "timeout": 20,
             # A transaction that reads first and locks later loses to "database is locked".
             "transaction_mode": "IMMEDIATE",
@@ -146,6 +150,7 @@ def database_read() -> dict[str, object]:
         config["CONN_MAX_AGE"] = env.int("DATABASE_CONN_MAX_AGE", default=60)
         config["CONN_HEALTH_CHECKS"] = True
         config["OPTIONS"] = {
+            **config.get("OPTIONS", {}),  # what the URL says, such as ?ssl_mode=REQUIRED
             "charset": "utf8mb4",
             "isolation_level": "read committed",
             "connect_timeout": 5,
@@ -226,7 +231,7 @@ CELERY_BEAT_MAX_LOOP_INTERVAL = 1
 
 SYNC_BATCH_SIZE = env.int("SYNC_BATCH_SIZE", default=500)
 SYNC_LEASE_MS = 5_000
-SYNC_DRAIN_SECONDS = 20
+SYNC_DRAIN_SECONDS = 2
 PREHEAT_DAYS = 31  # S15: running, or starting within one month
 LIST_ENDED_DAYS = 7
 

@@ -26,6 +26,10 @@ CATALOGUE: Mapping[str, tuple[HTTPStatus, Promise]] = {
         HTTPStatus.SERVICE_UNAVAILABLE,
         _("The answer was lost. Ask again with the same seq to learn whether you have the coupon."),
     ),
+    "LEDGER_UNAVAILABLE": (
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        _("Your coupons cannot be looked up at the moment. Please try again shortly."),
+    ),
     "INVALID_REQUEST": (HTTPStatus.BAD_REQUEST, _("The request is not valid.")),
     "UNAUTHENTICATED": (HTTPStatus.UNAUTHORIZED, _("Please log in.")),
     "FORBIDDEN": (HTTPStatus.FORBIDDEN, _("You may not do this.")),

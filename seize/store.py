@@ -42,6 +42,10 @@ class StoreBusy(StoreUnavailable):
     """Every connection of this process is in use; nothing happened."""
 
 
+class StoreRefused(StoreUnavailable):
+    """Redis is there and said no, for example because its memory is full; nothing happened."""
+
+
 class OutcomeUnknown(Exception):
     """The call was sent and no answer came: it may or may not have happened. Ask again with the same seq."""
 
@@ -119,7 +123,7 @@ def faults_translated() -> Iterator[None]:
         raise OutcomeUnknown(f"Redis did not answer in time: {error}") from error
     except ResponseError as error:
         # OOM, MISCONF, READONLY, LOADING, CLUSTERDOWN, NOREPLICAS, WRONGTYPE …: Redis refused before it wrote.
-        raise StoreUnavailable(f"Redis refused: {error}") from error
+        raise StoreRefused(f"Redis refused: {error}") from error
     except RedisError as error:
         raise OutcomeUnknown(str(error)) from error
 

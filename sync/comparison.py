@@ -14,6 +14,7 @@ from activities.admission import list_publish, rules_of
 from activities.models import Activity
 from seize import desk
 from seize.keys import SHARDS, shard_of
+from sync.rebuild import activity_rebuild
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +50,23 @@ def ledger_compare(*, rebuild: Callable[[int], object]) -> ComparisonResult:
         else:
             _shard_load(shard, result, rebuild)
     text, _now_ms = desk.list_read()
-    if text is None:
+    if text is None or result.preheated or result.rebuild:
         result.list_written = list_publish()
     return result
+
+
+def activity_mend(*, activity_id: int) -> dict[str, object]:
+    """Rebuild one activity if it needs it at this moment: a message may be old, or one of several.
+
+    :return: what :func:`sync.rebuild.activity_rebuild` says, or ``{"state": "current"}``.
+    :raises seize.store.StoreUnavailable: Redis is not there.
+    """
+    activity = Activity.objects.watched().filter(pk=activity_id).first()
+    if activity is None:
+        return {"state": "gone"}
+    if verdict(activity, _inspect(shard_of(activity_id), [activity])) in ("nothing", "preheat"):
+        return {"state": "current"}
+    return activity_rebuild(activity_id=activity_id)
 
 
 def _rows_by_shard(activities: Iterable[Activity]) -> dict[int, list[Activity]]:
@@ -79,6 +94,9 @@ def _shard_mend(
     for activity in rows:
         match verdict(activity, state):
             case "rebuild":
+                if state.loaded and not state.activities[activity.pk].uid:
+                    # Shoppers must not be told that a published activity does not exist.
+                    desk.shard_unload(shard=shard_of(activity.pk))
                 result.rebuild.append(activity.pk)
                 rebuild(activity.pk)
                 complete = False

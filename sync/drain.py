@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from django.db import DatabaseError, OperationalError, transaction
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, transaction
 
 from activities.models import Activity, Coupon
 from activities.statuses import ActivityStatus, CouponStatus
@@ -34,6 +34,7 @@ class DrainResult:
     dead: int = 0
     deferred: int = 0
     skipped: bool = False
+    more: bool = False  # time was over before the queue was empty: send another drain
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -53,14 +54,18 @@ def queue_drain(*, shard: int, batch_size: int, lease_ms: int, budget_s: float) 
     """Drain one queue until it is empty, nothing moves any more, or ``budget_s`` seconds are over.
 
     One drain a queue at a time (S20): while another holds the lease this one does nothing.
-    The lease only saves work; a second drain at the same time is harmless.
+    The lease only saves work; a second drain at the same time is harmless. So a Redis whose
+    memory is full, and that grants no lease, is drained without one: nothing else frees it.
 
     :raises seize.store.StoreUnavailable: Redis is not there; entries are where they were.
     """
     result = DrainResult(shard=shard)
     lease = store.Lease(f"drain:{shard}", lease_ms=lease_ms)
-    if not lease.acquire():
-        result.skipped = True
+    try:
+        result.skipped = not lease.acquire()
+    except store.StoreRefused as fault:
+        log.warning("draining queue %s without a lease: %s", shard, fault)
+    if result.skipped:
         return result
     deadline = time.monotonic() + budget_s
     try:
@@ -69,22 +74,36 @@ def queue_drain(*, shard: int, batch_size: int, lease_ms: int, budget_s: float) 
             deferred = passed.deferred
             result.add(passed)
             moved = passed.inserted + passed.existed + passed.dead
-            if not moved or time.monotonic() > deadline or queue.queue_lengths([shard]) == [0]:
+            waiting = queue.queue_lengths([shard]) != [0]
+            if not (moved and waiting) or time.monotonic() > deadline:
                 result.deferred = deferred
+                result.more = bool(moved and waiting)
                 return result
     finally:
         lease.release()
 
 
 def _queue_pass(*, shard: int, batch_size: int, lease: store.Lease, deadline: float) -> DrainResult:
-    """Follow the cursor through the queue once; starting again at 0 after each batch would starve the rest."""
+    """Follow the cursor through the queue once; starting again at 0 after each batch would starve the rest.
+
+    An activity that has to wait (a locked row, a rebuild) is left out for the rest of the pass:
+    its neighbours in the queue do not wait with it.
+    """
     result = DrainResult(shard=shard)
+    waiting: set[int | None] = set()
     cursor = 0
     while True:
         cursor, entries = queue.queue_scan(shard=shard, cursor=cursor, count=batch_size)
         for activity_id, batch in _by_activity(entries).items():
             for start in range(0, len(batch), batch_size):
-                result.add(batch_drain(shard=shard, activity_id=activity_id, batch=batch[start : start + batch_size]))
+                part = batch[start : start + batch_size]
+                if activity_id in waiting:
+                    result.deferred += len(part)
+                    continue
+                drained = batch_drain(shard=shard, activity_id=activity_id, batch=part)
+                result.add(drained)
+                if drained.deferred:
+                    waiting.add(activity_id)
                 lease.renew()
         if cursor == 0 or time.monotonic() > deadline:
             return result
@@ -102,26 +121,26 @@ def _by_activity(entries: Sequence[Entry]) -> dict[int | None, list[Entry]]:
 def batch_drain(*, shard: int, activity_id: int | None, batch: Sequence[Entry]) -> DrainResult:
     """Settle one activity's entries (None = malformed ones) and delete them from the queue.
 
-    Passing faults (a lock wait, a deadlock, a lost connection) leave the entries for the next
-    pass. A fault of the data is narrowed down by halves until the entry that causes it is alone,
-    and that one becomes a dead letter.
+    Passing faults (a lock wait, a deadlock, a lost connection, a table that is being migrated)
+    leave the entries for the next pass. A fault of the data is narrowed down by halves until the
+    entry that causes it is alone, and that one becomes a dead letter.
     """
     try:
         result, done = _batch_settle(shard=shard, activity_id=activity_id, batch=batch)
     except _EpochChanged:
         return DrainResult(shard=shard, deferred=len(batch))
-    except OperationalError as fault:
-        log.warning("activity %s: %d claims wait on: %s", activity_id, len(batch), fault)
-        return DrainResult(shard=shard, deferred=len(batch))
-    except DatabaseError as fault:
+    except (DataError, IntegrityError) as fault:
         if len(batch) > 1:
             result = batch_drain(shard=shard, activity_id=activity_id, batch=batch[: len(batch) // 2])
             result.add(batch_drain(shard=shard, activity_id=activity_id, batch=batch[len(batch) // 2 :]))
             return result
-        log.exception("activity %s: the database refuses %s", activity_id, batch[0])
+        log.exception("activity %s: the database refuses a claim", activity_id)
         with transaction.atomic():
             dead = _letters_write([DeadLetter.of(batch[0], reason=DeadLetter.Reason.DATA, detail=str(fault))])
         result, done = DrainResult(shard=shard, dead=dead), list(batch)
+    except (DatabaseError, InterfaceError) as fault:
+        log.warning("activity %s: %d claims wait on: %s", activity_id, len(batch), fault)
+        return DrainResult(shard=shard, deferred=len(batch))
     queue.queue_delete(shard=shard, entries=done)
     return result
 

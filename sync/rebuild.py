@@ -10,11 +10,11 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from activities.admission import rules_of
 from activities.models import Activity, Coupon
-from seize import desk, queue
+from seize import desk, queue, store
 from seize.claims import claim_parse
 from seize.keys import shard_of
 from sync.models import DeadLetter
@@ -31,15 +31,31 @@ class RebuildLost(Exception):
 
 @dataclass(slots=True)
 class _Claimed:
-    """Everything that counts: distinct (user, seq), and the highest seq a user ever had."""
+    """What counts as claimed: the ledger's rows, and what is not a row yet; and every user's highest seq.
 
-    taken: set[tuple[int, int]] = field(default_factory=set)
+    Rows are unique in the ledger and only counted; a set is kept of the others alone, so that memory
+    follows the backlog. A discarded seq does not count, but is never given out again.
+    """
+
+    rows: int = 0
+    others: set[tuple[int, int]] = field(default_factory=set)
     holders: dict[int, int] = field(default_factory=dict)
 
-    def add(self, user_id: int, seq: int, *, counts: bool = True) -> None:
-        """A discarded seq does not count, but is never given out again."""
+    @property
+    def count(self) -> int:
+        return self.rows + len(self.others)
+
+    def other(self, user_id: int, seq: int, *, counts: bool) -> None:
         if counts:
-            self.taken.add((user_id, seq))
+            self.others.add((user_id, seq))
+        self._held(user_id, seq)
+
+    def row(self, user_id: int, seq: int) -> None:
+        self.rows += 1
+        self.others.discard((user_id, seq))
+        self._held(user_id, seq)
+
+    def _held(self, user_id: int, seq: int) -> None:
         if seq > self.holders.get(user_id, 0):
             self.holders[user_id] = seq
 
@@ -51,22 +67,45 @@ def activity_rebuild(*, activity_id: int) -> dict[str, object]:
     :raises RebuildLost: the fence was lost on the way.
     :raises seize.store.StoreUnavailable: Redis is not there.
     """
-    if not Activity.objects.published().filter(pk=activity_id).exists():
+    if not Activity.objects.watched().filter(pk=activity_id).exists():
         return {"state": "gone"}
     token = secrets.token_hex(16)
     if desk.rebuild_begin(activity_id=activity_id, token=token, lease_ms=LEASE_MS) > 0:
         return {"state": "fenced"}
+    try:
+        result = _rebuild(activity_id, token=token)
+    except Exception:
+        _fence_give_up(activity_id, token=token)
+        raise
+    log.info("rebuilt activity %s: %s", activity_id, result)
+    return result
 
+
+def _rebuild(activity_id: int, *, token: str) -> dict[str, object]:
+    """The steps behind the fence."""
     activity = _epoch_raise(activity_id)
     claimed = _claims_collect(activity, token=token)
     _holders_write(activity_id, claimed.holders, token=token)
-    if not desk.rebuild_finish(rules=rules_of(activity), token=token, claims=len(claimed.taken)):
+    if not desk.rebuild_finish(rules=rules_of(activity), token=token, claims=claimed.count):
         raise RebuildLost(f"activity {activity_id}")
     # What was committed while the fence stood.
+    _session_renew()
     desk.preheat(rules_of(Activity.objects.get(pk=activity_id)))
-    result = {"state": "rebuilt", "claims": len(claimed.taken), "holders": len(claimed.holders)}
-    log.info("rebuilt activity %s at epoch %s: %s", activity_id, activity.epoch, result)
-    return result
+    return {"state": "rebuilt", "claims": claimed.count, "holders": len(claimed.holders)}
+
+
+def _fence_give_up(activity_id: int, *, token: str) -> None:
+    """Let the next comparison begin anew at once instead of after the lease; the fence itself stays."""
+    try:
+        desk.rebuild_holders(activity_id=activity_id, token=token, lease_ms=1, reset=False)
+    except (store.StoreUnavailable, store.OutcomeUnknown) as fault:
+        log.warning("the fence of activity %s stands until its lease is over: %s", activity_id, fault)
+
+
+def _session_renew() -> None:
+    """Read on a fresh database session: the old one may have been idle for longer than the server keeps it."""
+    if not connection.in_atomic_block:
+        connection.close()
 
 
 def _epoch_raise(activity_id: int) -> Activity:
@@ -86,25 +125,20 @@ def _claims_collect(activity: Activity, *, token: str) -> _Claimed:
         for user_id, seq, seized_ms, state in _letters_read(activity)
         if state == DeadLetter.State.DISCARDED
     }
-    for count, (user_id, seq, counts) in enumerate(_claims_read(activity, discarded), start=1):
-        claimed.add(user_id, seq, counts=counts)
-        if count % (10 * CHUNK) == 0:
-            _fence_keep(activity.pk, token=token)
-    return claimed
-
-
-def _claims_read(activity: Activity, discarded: set[tuple[int, int, int]]) -> Iterator[tuple[int, int, bool]]:
-    """(user id, seq, whether it counts) of every claim, some more than once."""
-    for entry in queue.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk):
+    for number, entry in enumerate(queue.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk), start=1):
         claim = claim_parse(entry)
         if claim is not None and claim.uid == activity.uid:
             counts = (claim.user_id, claim.seq, claim.seized_ms) not in discarded
-            yield claim.user_id, claim.seq, counts
+            claimed.other(claim.user_id, claim.seq, counts=counts)
+        _fence_keep(activity.pk, token=token, number=number)
+    _session_renew()
     for user_id, seq, _seized_ms, state in _letters_read(activity):
-        yield user_id, seq, state != DeadLetter.State.DISCARDED
-    rows = Coupon.objects.filter(activity=activity).order_by()
-    for user_id, seq in rows.values_list("user_id", "seq").iterator(chunk_size=10 * CHUNK):
-        yield user_id, seq, True
+        claimed.other(user_id, seq, counts=state != DeadLetter.State.DISCARDED)
+    rows = Coupon.objects.filter(activity=activity).order_by().values_list("user_id", "seq")
+    for number, (user_id, seq) in enumerate(rows.iterator(chunk_size=10 * CHUNK), start=1):
+        claimed.row(user_id, seq)
+        _fence_keep(activity.pk, token=token, number=number)
+    return claimed
 
 
 def _letters_read(activity: Activity) -> Iterator[tuple[int, int, int, str]]:
@@ -117,7 +151,10 @@ def _letters_read(activity: Activity) -> Iterator[tuple[int, int, int, str]]:
         yield user_id, seq, seized_ms, state
 
 
-def _fence_keep(activity_id: int, *, token: str) -> None:
+def _fence_keep(activity_id: int, *, token: str, number: int) -> None:
+    """Renew the fence's lease each ten thousand steps."""
+    if number % (10 * CHUNK):
+        return
     if not desk.rebuild_holders(activity_id=activity_id, token=token, lease_ms=LEASE_MS, reset=False):
         raise RebuildLost(f"activity {activity_id}")
 

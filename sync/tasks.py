@@ -1,12 +1,11 @@
 """Celery's entry points: each one call into the domain. Every task may run twice, at once, or late."""
 
 from celery import shared_task
-from django.conf import settings
 from django.utils import timezone
 
 from activities import services
 from seize.services import server_time
-from sync import comparison, dispatch, drain, rebuild, settling
+from sync import comparison, dispatch, settling
 
 
 @shared_task(name="sync.dispatch")
@@ -24,18 +23,13 @@ def sweep() -> dict[str, object]:
 @shared_task(name="sync.drain_queue", acks_late=True)
 def drain_queue(*, shard: int) -> dict[str, object]:
     """Move one queue's claims to the ledger. A claim that is a row already is left alone."""
-    return drain.queue_drain(
-        shard=shard,
-        batch_size=settings.SYNC_BATCH_SIZE,
-        lease_ms=settings.SYNC_LEASE_MS,
-        budget_s=settings.SYNC_DRAIN_SECONDS,
-    ).as_dict()
+    return dispatch.drain_and_go_on(shard=shard)
 
 
 @shared_task(name="sync.rebuild_activity", acks_late=True)
 def rebuild_activity(*, activity_id: int) -> dict[str, object]:
-    """Make an activity in Redis anew from the ledger. A second owner meets the fence and leaves."""
-    return rebuild.activity_rebuild(activity_id=activity_id)
+    """Make an activity in Redis anew from the ledger, if it still needs it. A second owner meets the fence."""
+    return comparison.activity_mend(activity_id=activity_id)
 
 
 @shared_task(name="sync.preheat")

@@ -29,11 +29,8 @@ def _apt(*arguments: str) -> bool:
     return log.returncode == 0
 
 
-def install(*packages: str, purpose: str) -> None:
-    """Install system packages as root.
-
-    :raises SystemExit: code 2, when apt cannot install them.
-    """
+def install(*packages: str, purpose: str) -> bool:
+    """Install system packages as root; False when apt cannot, and what it said is printed."""
     step(f"Installing {' '.join(packages)} ({purpose})")
     command = ["install", "--no-install-recommends", *packages]
     # The package lists of a new machine are empty or old: fetch them when the first try fails.
@@ -41,9 +38,8 @@ def install(*packages: str, purpose: str) -> None:
         ["apt-get", "-q", "-y", "-s", *command], capture_output=True, stdin=subprocess.DEVNULL
     )
     if with_known_lists.returncode != 0 and not _apt("update"):
-        fail("apt-get update failed: look at the lines above, mend the package sources, and start again.")
-    if not _apt(*command) and not (_apt("update") and _apt(*command)):
-        fail(f"apt-get could not install {' '.join(packages)}: look at the lines above.")
+        return False
+    return _apt(*command) or (_apt("update") and _apt(*command))
 
 
 def unpack(*packages: str, into: Path, purpose: str) -> None:

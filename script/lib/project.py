@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[2]
 VAR = Path(os.environ.get("VAR_DIR") or ROOT / "var").resolve()
@@ -20,6 +23,29 @@ assert sys.version_info >= (3, 11)
 def program(name: str) -> str:
     """Path of a program of the virtual environment."""
     return str(VENV / "bin" / name)
+
+
+@contextmanager
+def lock_held(path: Path, *, busy: str) -> Iterator[None]:
+    """Hold a lock on a file; while another process has it, say ``busy`` once and wait."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"note: {busy}", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def lock_take(path: Path) -> TextIO | None:
+    """Take a lock until the returned file is closed or the process ends; None when another process has it."""
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
 
 
 def manage(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import secrets
@@ -15,8 +14,8 @@ import urllib.request
 from collections.abc import Callable
 
 from console import fail, say, step
-from project import VAR, manage, program, setting
-from services import pid_is_alive, pidfile_kill, port_is_free, port_pick, valkey_binary, valkey_config
+from project import VAR, lock_take, manage, program, setting
+from services import pidfile_kill, port_is_free, port_pick, valkey_binary, valkey_config
 from setup import setup
 from supervision import (
     LOGS,
@@ -80,19 +79,22 @@ def programs(*, port: int, flower_port: int, valkey_conf: str | None) -> dict[st
                    "--loglevel", "WARNING", "--without-gossip", "--without-mingle"],
         "beat": [*celery, "beat", "--loglevel", "WARNING", "--pidfile="],
         "flower": [*celery, "flower", "--address=127.0.0.1", f"--port={flower_port}", "--max_tasks=10000",
-                   "--logging=error", f"--basic-auth={setting('FLOWER_BASIC_AUTH', 'admin:admin')}"],
+                   "--logging=error"],
     }  # fmt: skip
     if valkey_conf:
         commands["valkey"] = [valkey_binary(), valkey_conf]
     return commands
 
 
-def http_get(url: str, *, auth: str = "") -> tuple[int, bytes]:
-    """Status and body, or (0, b"") when nobody answers."""
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_arguments: object) -> None:
+        return None
+
+
+def http_get(url: str) -> tuple[int, bytes]:
+    """Status and body of a loopback URL, redirects not followed; (0, b"") when nobody answers."""
     request = urllib.request.Request(url, headers={"Accept": "application/json, text/html;q=0.9, */*;q=0.8"})
-    if auth:
-        request.add_header("Authorization", "Basic " + base64.b64encode(auth.encode()).decode())
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect)
     try:
         with opener.open(request, timeout=5) as response:
             return response.status, response.read()
@@ -103,22 +105,28 @@ def http_get(url: str, *, auth: str = "") -> tuple[int, bytes]:
 
 
 def is_ready(*, port: int, flower_port: int, development: bool) -> bool:
-    """Whether web and Flower answer and, in development, the worker has loaded every demo activity."""
+    """Whether web and Flower answer and, in development, the worker has loaded every demo activity.
+
+    In production 127.0.0.1 need not be among the allowed hosts, and http may lead to https: any answer
+    that is no fault will do.
+    """
+    if http_get(f"http://127.0.0.1:{flower_port}/healthcheck")[0] != 200:
+        return False
     status, body = http_get(f"http://127.0.0.1:{port}/market/consumer/activity/list")
-    if status != 200 or http_get(f"http://127.0.0.1:{flower_port}/healthcheck")[0] != 200:
+    if not development:
+        return 200 <= status < 500
+    if status != 200:
         return False
     results = json.loads(body)["results"]
-    loaded = all(result["stock_left"] is not None for result in results if result["status"] != "ended")
-    return loaded and (bool(results) or not development)
+    on_offer = [result for result in results if result["status"] in ("ongoing", "upcoming", "paused")]
+    return bool(results) and all(result["stock_left"] is not None for result in on_offer)
 
 
 def running_report() -> bool:
-    """Say where the running server of this checkout is, if there is one."""
+    """Say where the server is that holds the lock; False while it has not got so far."""
     try:
         state = json.loads(STATE.read_text())
     except (FileNotFoundError, ValueError):
-        return False
-    if not pid_is_alive(state["pid"]):
         return False
     say(f"script/server is already running here (pid {state['pid']}):")
     addresses_print(state["port"], state["flower_port"])
@@ -183,14 +191,17 @@ def main(arguments: list[str]) -> int:
     """Run everything until Ctrl-C; 0 when it was stopped, 2 when it could not be started."""
     if arguments:
         fail("script/server takes no arguments; ports are set by PORT and FLOWER_PORT.")
-    if running_report():
+    RUN.mkdir(parents=True, exist_ok=True)
+    lock = lock_take(RUN / "lock")
+    if lock is None:
+        if not running_report():
+            say("script/server is being started or stopped here by another process.")
         return 0
     development = setting("ENVIRONMENT", "development") == "development"
     if not development and not setting("FLOWER_BASIC_AUTH"):
         fail("FLOWER_BASIC_AUTH=user:password must be set in production: Flower can end tasks.")
     setup()
-    for folder in (RUN, LOGS):
-        folder.mkdir(parents=True, exist_ok=True)
+    LOGS.mkdir(parents=True, exist_ok=True)
     pidfile_kill(RUN / "supervisord.pid")  # what a killed script/server left behind
     pidfile_kill(VAR / "valkey" / "server.pid")
     port, flower_port = port_choose("PORT", 8000), port_choose("FLOWER_PORT", 5555)
@@ -200,10 +211,12 @@ def main(arguments: list[str]) -> int:
 
     step(f"Starting {', '.join(sorted(commands, key=NAMES.index))}")
     follower = LogFollower(list(commands))
+    config = supervisord_config(commands, environment=env)
     signals_set(signal.default_int_handler)
-    supervisord = supervisord_start(supervisord_config(commands, environment=env))
-    STATE.write_text(json.dumps({"pid": os.getpid(), "port": port, "flower_port": flower_port}))
+    supervisord = None
     try:
+        supervisord = supervisord_start(config)
+        STATE.write_text(json.dumps({"pid": os.getpid(), "port": port, "flower_port": flower_port}))
         follower.start()
         if development and (seeded := manage("seed_demo", env=env)).returncode != 0:
             say(f"seed_demo: {(seeded.stderr or seeded.stdout).strip()}")
@@ -218,11 +231,13 @@ def main(arguments: list[str]) -> int:
         return 0
     finally:
         signals_set(signal.SIG_IGN)
-        supervisord_stop(supervisord)
+        if supervisord is not None:
+            supervisord_stop(supervisord)
         follower.ended.set()
         follower.print_new()
         STATE.unlink(missing_ok=True)
         REDIS_URL_FILE.unlink(missing_ok=True)
+        lock.close()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import debian
 from console import fail, say, step
-from project import PYTHON, ROOT, VAR, VENV, manage, setting
+from project import PYTHON, ROOT, VAR, VENV, lock_held, manage, setting
 
 MYSQL_HEADERS = ("default-libmysqlclient-dev", "pkg-config", "gcc", "python3-dev")
 
@@ -28,7 +28,8 @@ def venv_make() -> None:
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         if not debian.can_install():
             fail(f"Python's venv module is missing: as root run 'apt-get update && apt-get install {package}'.")
-        debian.install(package, purpose="virtual environments")
+        if not debian.install(package, purpose="virtual environments"):
+            fail(f"apt-get could not install {package}: mend the package sources (lines above) and start again.")
     step("Making the virtual environment .venv")
     made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
     if made.returncode != 0:
@@ -113,6 +114,11 @@ def setup(*, development: bool = False) -> None:
     """Everything ``script/server`` needs; with ``development`` also what ``script/test`` needs."""
     os.chdir(ROOT)
     VAR.mkdir(parents=True, exist_ok=True)
+    with lock_held(ROOT / ".setup.lock", busy="another set-up is running, waiting for it"):
+        _setup(development=development)
+
+
+def _setup(*, development: bool) -> None:
     venv_make()
     requirements_install("requirements.txt")
     if development:

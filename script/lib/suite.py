@@ -11,7 +11,7 @@ from pathlib import Path
 
 import debian
 from console import fail, say, step
-from project import PYTHON, ROOT, VAR, program
+from project import PYTHON, ROOT, VAR, lock_take, program
 from services import MariaDB, pidfile_kill, redis_binary, valkey_binary
 from setup import setup
 
@@ -84,10 +84,12 @@ def checks_run(env: dict[str, str]) -> bool:
 def main(arguments: list[str]) -> int:
     """Set up, check, test; the exit code of pytest, or 1 when a linter objects."""
     setup(development=True)
-    if TEST.exists():
-        for pidfile in TEST.glob("*/server.pid"):
-            pidfile_kill(pidfile)
     TEST.mkdir(parents=True, exist_ok=True)
+    lock = lock_take(TEST / "lock")
+    if lock is None:
+        fail("script/test is already running here: wait for it, or set VAR_DIR to another folder.")
+    for pidfile in TEST.glob("*/server.pid"):
+        pidfile_kill(pidfile)
     database = MariaDB(TEST / "mariadb")
     database.find()
     env = {
@@ -120,6 +122,7 @@ def main(arguments: list[str]) -> int:
         return 130
     finally:
         database.stop()
+        lock.close()
     if not clean:
         say("FAILED: a linter or contract objects, see above.")
     return tested or (0 if clean else 1)

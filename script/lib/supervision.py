@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 import subprocess
 import threading
 from pathlib import Path
 
 from console import say
-from project import ROOT, VAR, program
+from project import ROOT, VAR, program, setting
+from services import tree_stop
 
 RUN = VAR / "run"
 LOGS = VAR / "log"
+# A stopped worker must not hold a row for long. Flower's password is not for `ps` to show.
+OWN_ENVIRONMENT = {
+    "worker": {"DATABASE_WAIT_TIMEOUT_S": "5"},
+    "flower": {"FLOWER_BASIC_AUTH": setting("FLOWER_BASIC_AUTH", "admin:admin")},
+}
 NAMES = ("valkey", "web", "worker", "beat", "flower")  # started in this order, stopped in the reverse one
 
 
@@ -34,7 +38,7 @@ def supervisord_config(commands: dict[str, list[str]], *, environment: dict[str,
         "minfds=1024",
     ]
     for name in sorted(commands, key=NAMES.index):
-        own = {"DATABASE_WAIT_TIMEOUT_S": "5"} if name == "worker" else {}
+        own = OWN_ENVIRONMENT.get(name, {})
         pairs = ",".join(f'{key}="{quoted(value)}"' for key, value in {**environment, **own}.items())
         lines += [
             f"[program:{name}]",
@@ -107,11 +111,8 @@ def supervisord_start(config: Path) -> subprocess.Popen[bytes]:
 
 
 def supervisord_stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop supervisord and, by it, every program; whatever does not stop in a minute is killed."""
+    """Stop supervisord and, by it, every program; whatever is left after its patience is killed."""
     if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+        # supervisord is our child: until we wait for it, it stays a zombie, which counts as ended.
+        tree_stop(process.pid)
+        process.wait()

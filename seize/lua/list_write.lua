@@ -4,8 +4,10 @@
   ARGV     [1] stamp int (µs of Redis' clock at which the database was read)  [2] JSON
   RETURNS  1 written, 0 what is there is newer ]]
 
-local there = redis.call('GET', KEYS[2])
-if there and redis.call('EXISTS', KEYS[1]) == 1 and tonumber(there) > tonumber(ARGV[1]) then
+local there = tonumber(redis.call('GET', KEYS[2]) or nil)
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2] -- a stamp of the future comes from a clock that was set back
+if there and there <= now_us and there > tonumber(ARGV[1]) and redis.call('EXISTS', KEYS[1]) == 1 then
   return 0
 end
 redis.call('SET', KEYS[1], ARGV[2])

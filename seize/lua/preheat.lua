@@ -22,14 +22,17 @@ local function rules_write()
     'ends_ms', ARGV[7], 'per_user', ARGV[8], 'total', ARGV[9])
 end
 
-if ARGV[10] == '1' and now_ms >= tonumber(ARGV[7]) and redis.call('EXISTS', KEYS[3]) == 0 then
-  if not newer then
+if ARGV[10] == '1' and now_ms >= tonumber(ARGV[7]) then
+  local remains = redis.call('EXISTS', KEYS[3]) + redis.call('HEXISTS', KEYS[2], activity_id)
+  if not newer and not there[6] and there[2] == epoch and remains == 0 then
     return 'current'
   end
+  -- Holders of a settled activity come from an old file: the ledger has them all, and nothing is sold any more.
+  redis.call('UNLINK', KEYS[3])
+  redis.call('HDEL', KEYS[2], activity_id)
   redis.call('HDEL', KEYS[1], 'fence', 'fence_until_ms', 'fence_gen')
   rules_write()
   redis.call('HSET', KEYS[1], 'epoch', epoch, 'gen', gen)
-  redis.call('HDEL', KEYS[2], activity_id)
   return 'applied'
 end
 if there[6] then

@@ -1,5 +1,6 @@
 """The back office: buttons that are legal, questions before changes, reasons when refused, a read-only ledger."""
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from activities import services
+from activities.changes import CHANGES
+from activities.contention import ContentionLost
 from activities.models import Activity, Coupon
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
@@ -291,3 +294,50 @@ def test_every_page_opens_in_both_languages(staff, path, language):
     response = staff.get(f"/admin/{path}", HTTP_ACCEPT_LANGUAGE=language)
     assert response.status_code == 200
     assert response["Content-Language"] == language
+
+
+def test_locked_row_is_a_message_not_an_error_page(staff, monkeypatch):
+    activity = offer()
+
+    def locked(**_arguments: object) -> None:
+        raise ContentionLost
+
+    monkeypatch.setitem(CHANGES, "pause", dataclasses.replace(CHANGES["pause"], service=locked))
+    response = staff.post(url_of("pause", activity), {}, follow=True)
+    assert "try again" in messages_of(response)[0]
+
+
+def test_ended_activity_is_not_reopened_by_a_slow_web_clock(staff, monkeypatch):
+    """Redis' clock decides whether the end can still be moved, not that of the web host."""
+    now = timezone.now()
+    over = DraftFactory(status="ACTIVE", starts_at=now - timedelta(hours=1), ends_at=now - timedelta(seconds=10))
+    monkeypatch.setattr(timezone, "now", lambda: now - timedelta(seconds=30))
+    end = timezone.localtime(now + timedelta(days=2))
+    when = {"ends_at_0": end.strftime("%Y-%m-%d"), "ends_at_1": end.strftime("%H:%M:%S")}
+    refused = staff.post(url_of("change_end", over), when, follow=True)
+    assert "not possible" in messages_of(refused)[0]
+    over.refresh_from_db()
+    assert over.ends_at == now - timedelta(seconds=10)
+
+
+def test_l15_coupons_are_filtered_by_the_status_that_is_shown(staff):
+    now, on = timezone.now(), DraftFactory(status="ACTIVE")
+    void = DraftFactory(status="VOIDED")
+    for number, (activity, status, expires_at) in enumerate(
+        [
+            (on, "UNUSED", now + timedelta(days=1)),
+            (on, "UNUSED", now - timedelta(days=1)),
+            (on, "EXPIRED", now - timedelta(days=1)),
+            (on, "REDEEMED", now - timedelta(days=1)),
+            (void, "UNUSED", now - timedelta(days=1)),
+            (void, "VOIDED", now + timedelta(days=1)),
+        ],
+        start=1,
+    ):
+        Coupon.objects.create(
+            activity=activity, user_id=number, seq=1, seized_at=now, expires_at=expires_at, status=status, amount_off=20
+        )
+    for value, users in {"UNUSED": {1}, "EXPIRED": {2, 3}, "REDEEMED": {4}, "VOIDED": {5, 6}}.items():
+        found = staff.get("/admin/activities/coupon/", {"effective": value}).context["cl"].result_list
+        assert {coupon.user_id for coupon in found} == users
+        assert {coupon.effective_status(now=now) for coupon in found} == {value}

@@ -5,10 +5,11 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from activities import admission, services
+from activities.contention import ContentionLost
 from activities.models import STOCK_MAX, Activity, Coupon
 from activities.services import ActivityRefused
 from activities.statuses import CouponStatus
@@ -121,7 +122,7 @@ def test_end_moves_later_and_earlier_but_never_into_the_past_or_beyond_validity(
         with pytest.raises(ActivityRefused):
             services.activity_change_end(activity_id=activity.pk, ends_at=ends_at, now=now)
     services.activity_change_end(activity_id=activity.pk, ends_at=now + 5 * HOUR, now=now)
-    services.activity_change_end(activity_id=activity.pk, ends_at=now + timedelta(milliseconds=300), now=now)
+    services.activity_change_end(activity_id=activity.pk, ends_at=timezone.now() + timedelta(seconds=1), now=now)
     activity.refresh_from_db()
     ends_ms = admission.unix_ms(activity.ends_at)
     outcomes = [press(activity, 1)]
@@ -162,6 +163,31 @@ def test_pause_is_effective_before_its_commit_and_undone_when_the_commit_fails()
     activity.refresh_from_db()
     assert admission.activity_admit(activity_id=activity.pk) == "applied"
     assert isinstance(press(activity, 1), Won)
+
+
+@pytest.mark.parametrize("change", ["pause", "void", "add_stock"])
+def test_p19_row_that_stays_locked_is_tried_again_and_then_said_so(monkeypatch, change):
+    activity = offer()
+    tries: list[int] = []
+
+    def locked(**_arguments: object) -> None:
+        tries.append(1)
+        raise OperationalError(1205, "Lock wait timeout exceeded")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(services, "_activity_lock", locked)
+        with pytest.raises(ContentionLost):
+            CALLS[change](activity, timezone.now())
+    assert len(tries) == 4
+    CALLS[change](activity, timezone.now())
+
+
+def test_draft_that_was_published_meanwhile_is_not_deleted():
+    draft = DraftFactory()
+    services.activity_publish(activity_id=draft.pk, now=timezone.now())
+    with pytest.raises(ActivityRefused):
+        services.activity_draft_delete(activity_id=draft.pk)
+    assert Activity.objects.filter(pk=draft.pk).exists()
 
 
 @pytest.mark.parametrize("change", ["publish", "pause", "void"])

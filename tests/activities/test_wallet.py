@@ -57,6 +57,27 @@ def test_claim_that_is_drained_between_queue_and_rows_is_shown_once(shopper_api,
     assert [(c["seq"], c["state"]) for c in results] == [(1, "issued")]
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_claim_that_is_drained_around_the_check_against_rows_is_neither_missed_nor_doubled(
+    shopper_api, monkeypatch, moment
+):
+    activity = offer()
+    press(activity)
+    check = wallet._without_rows
+
+    def with_a_drain(pending, *, user_id: int):
+        if moment == "before":
+            drain(activity)
+        kept = check(pending, user_id=user_id)
+        if moment == "after":
+            drain(activity)
+        return kept
+
+    monkeypatch.setattr(wallet, "_without_rows", with_a_drain)
+    results = shopper_api(7).get(URL).json()["results"]
+    assert [(c["seq"], c["state"]) for c in results] == [(1, "issued")]
+
+
 def test_l21_pages_follow_the_last_row_served_and_repeat_nothing(shopper_api):
     activity, now = DraftFactory(status="ACTIVE"), timezone.now()
     for seq in range(1, 46):

@@ -1,6 +1,7 @@
 """Errors that belong to no single app are problems too, and pages stay pages."""
 
 import pytest
+from django.db import OperationalError
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,16 @@ def test_unexpected_error_is_a_problem_without_a_traceback(monkeypatch, client):
     assert "secret" not in response.content.decode()
 
 
+def test_database_that_is_away_is_a_typed_503(monkeypatch, shopper_api, raw):
+    def away(**_arguments: object) -> None:
+        raise OperationalError(2002, "Can't connect")
+
+    monkeypatch.setattr("activities.views.wallet_page", away)
+    response = shopper_api(7).get("/market/consumer/coupon/my")
+    assert (response.status_code, response.json()["code"]) == (503, "LEDGER_UNAVAILABLE")
+    assert int(response["Retry-After"]) >= 1
+
+
 @pytest.mark.django_db
 class TestLogIn:
     @pytest.fixture
@@ -71,6 +82,12 @@ class TestLogIn:
         ):
             response = api.post(path, body, format="json")
             assert (response.status_code, response.json()["code"]) == (401, "UNAUTHENTICATED")
+
+    def test_refresh_token_of_a_deleted_user_is_401(self, api, user):
+        pair = api.post("/market/auth/token", {"username": "shopper", "password": "a-long-password"}, format="json")
+        user.delete()
+        response = api.post("/market/auth/token/refresh", {"refresh": pair.json()["refresh"]}, format="json")
+        assert (response.status_code, response.json()["code"]) == (401, "UNAUTHENTICATED")
 
     def test_missing_field_is_named(self, api):
         response = api.post("/market/auth/token", {"username": "shopper"}, format="json")

@@ -1,8 +1,10 @@
 """The environment decides; production starts with real secrets or not at all."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,7 @@ def test_production_starts_with_its_secrets():
         ({"ENVIRONMENT": "prod"}, "ENVIRONMENT"),
         ({"JWT_ALGORITHM": "none"}, "JWT_ALGORITHM"),
         ({"JWT_ALGORITHM": "RS256"}, "JWT_PUBLIC_KEY"),
+        ({"DEBUG": "true"}, "DEBUG"),
         ({"DATABASE_URL": "postgres://localhost/x"}, "DATABASE_URL"),
     ],
 )
@@ -65,6 +68,29 @@ def test_database_url_selects_mariadb_at_read_committed_and_sqlite_is_immediate(
     assert "django.db.backends.mysql" in mysql
     assert "read committed" in mysql
     assert "IMMEDIATE" in settings_load(DATABASE_URL="sqlite:////tmp/nowhere-coupons.sqlite3").stdout
+
+
+def test_options_of_the_database_url_are_kept():
+    assert "'ssl_mode': 'REQUIRED'" in settings_load(DATABASE_URL="mysql://u:p@db/coupons?ssl_mode=REQUIRED").stdout
+
+
+def test_every_line_of_the_example_can_be_uncommented(tmp_path):
+    example = (Path(__file__).resolve().parents[2] / ".env.example").read_text()
+    lines = [line[1:] for line in example.splitlines() if re.match(r"#[A-Z_]+=.", line)]
+    assert len(lines) > 15
+    assert [line for line in lines if " #" in line] == []
+    (tmp_path / "env").write_text("\n".join(lines))
+    loaded = settings_load(ENV_FILE=str(tmp_path / "env"))
+    assert loaded.returncode == 0, loaded.stderr
+
+
+def test_site_that_only_verifies_tokens_has_no_log_in():
+    code = "import django; django.setup(); from couponsite.urls import urlpatterns as u; print([p.pattern for p in u])"
+    keys = {"JWT_ALGORITHM": "RS256", "JWT_PUBLIC_KEY": "-----BEGIN PUBLIC KEY-----"}
+    env = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "couponsite.settings", **keys}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert "market/consumer/" in done.stdout
+    assert "token" not in done.stdout
 
 
 def test_embedded_redis_is_found_by_its_file(tmp_path):

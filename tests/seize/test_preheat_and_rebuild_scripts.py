@@ -216,6 +216,12 @@ def test_list_of_a_reader_who_began_earlier_never_replaces_a_later_one(server):
     assert desk.list_write(stamp_us=100, text="[1]") is True
 
 
+def test_list_stamp_of_a_clock_that_was_set_back_is_not_believed(server):
+    future_us = store.time_us() + 60_000_000
+    assert desk.list_write(stamp_us=future_us, text="[1]") is True
+    assert desk.list_write(stamp_us=store.time_us(), text="[2]") is True
+
+
 def test_s10_lease_has_one_holder_and_is_released_only_by_its_holder(server):
     mine, yours = store.Lease("x", lease_ms=60_000), store.Lease("x", lease_ms=60_000)
     assert mine.acquire() is True

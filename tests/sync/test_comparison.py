@@ -148,6 +148,52 @@ def test_s23_preheat_writes_rules_and_list_and_repeats_harmlessly(raw):
     assert desk.stock_left([activity.pk]) == {activity.pk: 12}
 
 
+def test_published_activity_that_redis_misses_is_never_called_unknown():
+    """The web process died between commit and hint: the comparison withdraws "loaded" before the rebuild is done."""
+    other = offer()
+    shards_declare_loaded()
+    draft = DraftFactory(id=other.pk + 10)
+    Activity.objects.filter(pk=draft.pk).update(status="ACTIVE")
+    assert press(draft.pk).refusal is Refusal.UNKNOWN_ACTIVITY
+    found = ledger_compare(rebuild=lambda _activity_id: None)  # a message that nobody takes
+    assert found.rebuild == [draft.pk]
+    assert press(draft.pk).refusal is Refusal.NOT_READY
+
+
+def test_l12_void_lost_before_the_list_was_written_is_shown_within_one_comparison(api):
+    activity = offer()
+    shards_declare_loaded()
+    Activity.objects.filter(pk=activity.pk).update(status="VOIDED", version=9)
+    assert api.get("/market/consumer/activity/list").json()["results"][0]["status"] == "ongoing"
+    compare()
+    assert api.get("/market/consumer/activity/list").json()["results"][0]["status"] == "voided"
+
+
+def test_late_message_does_not_rebuild_a_healthy_activity():
+    activity = offer()
+    shards_declare_loaded()
+    assert comparison.activity_mend(activity_id=activity.pk) == {"state": "current"}
+    assert comparison.activity_mend(activity_id=10**9) == {"state": "gone"}
+    activity.refresh_from_db()
+    assert activity.epoch == 1
+
+
+def test_old_file_with_holders_of_a_settled_activity_answers_ended_after_the_comparison(raw):
+    now = timezone.now()
+    activity = offer()
+    press(activity.pk)
+    drain(activity)
+    Activity.objects.filter(pk=activity.pk).update(
+        status="ENDED", starts_at=now - timedelta(days=9), ends_at=now - timedelta(days=8), settled_at=now
+    )
+    raw.hset(seize_keys(activity.pk).rules, mapping={"gen": "0" * 40, "ends_ms": "1"})
+    assert press(activity.pk).refusal is Refusal.NOT_READY
+    shards_declare_loaded()
+    assert press(activity.pk).refusal is Refusal.ENDED
+    assert raw.exists(seize_keys(activity.pk).holders) == 0
+    assert activity_rebuild(activity_id=activity.pk) == {"state": "gone"}
+
+
 def test_settled_activity_is_known_again_after_redis_was_emptied(raw):
     now = timezone.now()
     over = DraftFactory(

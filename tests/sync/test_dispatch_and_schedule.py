@@ -76,6 +76,7 @@ def test_drain_task_answers_as_documented():
         "dead": 0,
         "deferred": 0,
         "skipped": False,
+        "more": False,
     }
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import OperationalError, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, ProgrammingError, connection, transaction
 from django.utils import timezone
 
 from activities import services
@@ -167,6 +167,65 @@ def test_l08_hundred_thousand_entries_are_drained_by_the_cursor(raw):
     assert (result.inserted, result.dead, result.deferred) == (100_000, 0, 0)
     assert issued(activity) == Coupon.objects.filter(activity=activity).count() == 100_000
     assert queue.queue_lengths([shard_of(activity.pk)]) == [0]
+
+
+def test_l08_activity_that_waits_does_not_keep_its_neighbours_waiting(raw):
+    """More deferred entries than a batch holds, met again and again, in front of another activity's."""
+    blocked, free = offer(id=14, stock_total=5000), offer(id=24, stock_total=5000)
+    claims_add(raw, blocked, 3000)
+    claims_add(raw, free, 1000)
+    Activity.objects.filter(pk=blocked.pk).update(epoch=99)
+    calls: list[int] = []
+    real = drain_module._batch_settle
+
+    def counted(*, shard: int, activity_id: int, batch):
+        calls.append(activity_id)
+        return real(shard=shard, activity_id=activity_id, batch=batch)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(drain_module, "_batch_settle", counted)
+        result = drain(free, batch_size=100)
+    assert result.inserted == 1000
+    assert result.deferred >= 3000  # a scan may show an entry twice
+    assert len(rows(free)) == 1000
+    # Once a pass, not once a batch: each try may cost seconds of waiting for a lock.
+    assert calls.count(blocked.pk) <= 3
+
+
+def test_l09_full_redis_is_drained_without_a_lease_since_nothing_else_frees_it(raw):
+    activity = offer()
+    press(activity, 7)
+    raw.config_set("maxmemory", "1")
+    try:
+        assert drain(activity) == DrainResult(shard=shard_of(activity.pk), inserted=1)
+    finally:
+        raw.config_set("maxmemory", "0")
+    assert rows(activity) == {(7, 1)}
+    assert waiting(activity) == []
+
+
+def test_drain_whose_time_is_over_says_that_there_is_more(raw):
+    activity = offer(stock_total=5000)
+    claims_add(raw, activity, 3000)
+    result = queue_drain(shard=shard_of(activity.pk), batch_size=100, lease_ms=5000, budget_s=0)
+    assert result.more is True
+    assert 0 < result.inserted < 3000
+
+
+@pytest.mark.parametrize("fault", [ProgrammingError(1146, "no such table"), InterfaceError(0, "gone"), InternalError()])
+def test_fault_of_the_whole_database_makes_no_dead_letters(monkeypatch, fault):
+    activity = offer(stock_total=10)
+    for user_id in (1, 2, 3):
+        press(activity, user_id)
+
+    def broken(*_args: object, **_kwargs: object) -> None:
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Coupon.objects, "bulk_create", broken)
+        assert drain(activity).deferred == 3
+    assert (DeadLetter.objects.count(), len(waiting(activity))) == (0, 3)
+    assert drain(activity).inserted == 3
 
 
 def test_l06_poison_among_a_hundred_claims_dies_alone_and_at_once(raw):
@@ -359,11 +418,12 @@ def test_p19_two_drains_void_and_expiry_at_once_neither_deadlock_nor_lose():
     threads = [thread_start(work, faults) for work in (batches, batches, void, expire)]
     for thread in threads:
         thread.join(60)
-    assert [fault for fault in faults if not isinstance(fault, OperationalError)] == []
+    assert faults == []
     while waiting(activity):
         drain(activity)
     services.coupons_expire(now=timezone.now() + timedelta(days=30))
     assert issued(activity) == Coupon.objects.count() == 400
+    assert activity.status == "VOIDED"
     assert Coupon.objects.filter(status="UNUSED").count() == 0
 
 

@@ -1,9 +1,10 @@
 """Rebuild: stock and holders from everything that counts as claimed, and nothing sold meanwhile."""
 
 import pytest
+from django.db import OperationalError
 
 from activities.models import Activity, Coupon
-from seize import desk, queue
+from seize import desk, queue, store
 from seize.keys import seize_keys, shard_of
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
@@ -128,6 +129,23 @@ def test_rebuild_that_loses_redis_at_any_step_leaves_the_desk_closed_and_can_be_
     assert press(activity, 9).refusal is Refusal.NOT_READY
     assert activity_rebuild(activity_id=activity.pk)["claims"] == 1
     assert left(activity) == 2
+
+
+def test_rebuild_that_fails_gives_its_lease_up_so_that_the_next_begins_at_once(monkeypatch):
+    activity = offer()
+
+    def broken(*_arguments: object, **_more: object) -> None:
+        raise OperationalError(2006, "gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rebuild, "_claims_collect", broken)
+        with pytest.raises(OperationalError):
+            activity_rebuild(activity_id=activity.pk)
+    assert press(activity).refusal is Refusal.NOT_READY
+    until = store.time_us() + 2_000
+    while store.time_us() < until:
+        pass
+    assert activity_rebuild(activity_id=activity.pk)["state"] == "rebuilt"
 
 
 def test_pause_committed_during_a_rebuild_holds_when_it_ends(monkeypatch):
