@@ -79,7 +79,7 @@ def programs(*, port: int, flower_port: int, valkey_conf: str | None) -> dict[st
                    "--loglevel", "WARNING", "--without-gossip", "--without-mingle"],
         "beat": [*celery, "beat", "--loglevel", "WARNING", "--pidfile="],
         "flower": [*celery, "flower", "--address=127.0.0.1", f"--port={flower_port}", "--max_tasks=10000",
-                   "--logging=error"],
+                   "--logging=error", "--tasks-columns=name,state,kwargs,result,received,runtime,worker"],
     }  # fmt: skip
     if valkey_conf:
         commands["valkey"] = [valkey_binary(), valkey_conf]
