@@ -1,6 +1,5 @@
 """Back office: activities with a button per legal change, coupons to read. Rules live in services."""
 
-from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -9,18 +8,16 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
-from unfold.decorators import action, display
+from unfold.decorators import display
 
 from activities import services
 from activities.admission import STORE_FAULTS, desk_now
 from activities.changes import CHANGES
-from activities.contention import ContentionLost
+from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import Activity, Coupon
 from activities.querysets import ActivityQuerySet, CouponQuerySet
 from activities.statuses import CouponStatus, EffectiveStatus
@@ -97,19 +94,6 @@ class ActivityForm(forms.ModelForm):
             except services.ActivityRefused as refused:
                 raise forms.ValidationError(str(refused)) from refused
         return cleaned
-
-
-def _change_button(change: str) -> Callable[..., HttpResponse]:
-    """The button of one change; unfold finds it, and its route, by the function's name."""
-
-    def button(self: "ActivityAdmin", request: HttpRequest, object_id: str) -> HttpResponse:
-        return self.change_view_of(request, object_id, change)
-
-    button.__name__ = change
-    decorated: Callable[..., HttpResponse] = action(
-        description=CHANGES[change].label, url_path=change.replace("_", "-")
-    )(button)
-    return decorated
 
 
 @admin.register(Activity)
@@ -257,40 +241,26 @@ class ActivityAdmin(ModelAdmin):
         if activity is None:
             raise Http404
         spec = CHANGES[change]
-        form = spec.form(request.POST if request.method == "POST" else None, activity=activity)
-        back = reverse("admin:activities_activity_change", args=[activity.pk])
-        if request.method == "POST" and form.is_valid():
-            arguments = {name: form.cleaned_data[name] for name in spec.arguments}
-            try:
-                spec.service(activity_id=activity.pk, now=desk_now(), **arguments)
-            except services.ActivityRefused as refused:
-                messages.error(request, str(refused))
-            except ContentionLost:
-                messages.error(request, gettext("Somebody else is working on this activity. Please try again."))
-            else:
-                self.log_change(request, activity, f"{change} {arguments}")
-                messages.success(
-                    request, gettext("Done: %(change)s. It holds within a second.") % {"change": spec.label}
-                )
-            return HttpResponseRedirect(back)
-        context = {
-            **self.admin_site.each_context(request),
-            "title": spec.label,
-            "opts": self.model._meta,
-            "activity": activity,
-            "question": spec.question,
-            "form": form,
-            "back": back,
-            "is_final": change == "void",
-        }
-        return TemplateResponse(request, "admin/activities/change_confirm.html", context)
+        return confirmation_view(
+            self,
+            request,
+            subject=activity,
+            label=spec.label,
+            question=spec.question,
+            form=spec.form(request.POST if request.method == "POST" else None, activity=activity),
+            call=lambda data: spec.service(
+                activity_id=activity.pk, now=desk_now(), **{name: data[name] for name in spec.arguments}
+            ),
+            refusal=services.ActivityRefused,
+            is_final=change == "void",
+        )
 
-    publish = _change_button("publish")
-    pause = _change_button("pause")
-    resume = _change_button("resume")
-    add_stock = _change_button("add_stock")
-    change_end = _change_button("change_end")
-    void = _change_button("void")
+    publish = confirmation_button("publish", CHANGES["publish"].label)
+    pause = confirmation_button("pause", CHANGES["pause"].label)
+    resume = confirmation_button("resume", CHANGES["resume"].label)
+    add_stock = confirmation_button("add_stock", CHANGES["add_stock"].label)
+    change_end = confirmation_button("change_end", CHANGES["change_end"].label)
+    void = confirmation_button("void", CHANGES["void"].label)
 
 
 # -- Coupons -----------------------------------------------------------------------------------------

@@ -227,6 +227,10 @@ CELERY_BEAT_SCHEDULER = "sync.beat:SingleBeatScheduler"
 CELERY_BEAT_SYNC_EVERY = 1
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1
 
+# -- Health: who may read /metrics; in production nobody without the token ------------------------------
+
+METRICS_TOKEN = env("METRICS_TOKEN", default="")
+
 # -- Sync -----------------------------------------------------------------------------------------
 
 SYNC_BATCH_SIZE = env.int("SYNC_BATCH_SIZE", default=500)
@@ -337,6 +341,12 @@ UNFOLD = {
                         "icon": "report",
                         "link": reverse_lazy("admin:sync_deadletter_changelist"),
                     },
+                    {
+                        "title": _("Reconciliations"),
+                        "icon": "balance",
+                        "link": reverse_lazy("admin:sync_reconciliation_changelist"),
+                    },
+                    {"title": _("Health"), "icon": "monitor_heart", "link": reverse_lazy("sync-health")},
                     {
                         "title": _("Schedule"),
                         "icon": "schedule",

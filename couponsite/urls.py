@@ -5,7 +5,8 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
 
-from couponsite.views import RefreshView, TokenView
+from couponsite.health import livez, metrics, readyz
+from couponsite.views import HealthView, RefreshView, TokenView
 
 handler400 = "couponsite.problems.bad_request"
 handler404 = "couponsite.problems.page_not_found"
@@ -13,6 +14,10 @@ handler500 = "couponsite.problems.server_error"
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
+    path("livez", livez, name="livez"),
+    path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
+    path("admin/sync/health/", admin.site.admin_view(HealthView.as_view()), name="sync-health"),
     path("admin/", admin.site.urls),
     path("market/consumer/", include("seize.urls")),
     path("market/consumer/", include("activities.urls")),

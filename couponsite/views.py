@@ -1,10 +1,18 @@
-"""Log-in: pairs of tokens from a password, fresh access tokens from a refresh token."""
+"""Log-in by password and refresh token; the back office's health page."""
 
-from django.core.exceptions import ObjectDoesNotExist
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.translation import gettext as _
+from django.views.generic import TemplateView
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework_simplejwt.views import TokenObtainPairView, TokenRefreshView
+
+from sync.health import health_report
 
 
 class TokenView(TokenObtainPairView):
@@ -19,3 +27,18 @@ class RefreshView(TokenRefreshView):
             return super().post(request, *args, **kwargs)
         except ObjectDoesNotExist:  # the user was deleted since
             raise AuthenticationFailed from None
+
+
+class HealthView(TemplateView):
+    """``/admin/sync/health/``: what waits, how old it is, who is late."""
+
+    template_name = "admin/sync/health.html"
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not request.user.has_perm("sync.view_reconciliation"):
+            raise PermissionDenied
+        return super().dispatch(request, *args, **kwargs)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context = super().get_context_data(**kwargs)
+        return {**context, **admin.site.each_context(self.request), **health_report(), "title": _("Sync and health")}

@@ -163,3 +163,34 @@ def list_read() -> tuple[str | None, int]:
 def list_write(*, stamp_us: int, text: str) -> bool:
     """Replace the activity list; False when a later reader of the database has already written."""
     return bool(script_call("list_write", (LIST_KEY, LIST_STAMP_KEY), (stamp_us, text)))
+
+
+# -- For reconciliation -------------------------------------------------------------------------------
+
+
+class Sold(NamedTuple):
+    """How much is sold, in one instant: coupons, and shoppers that hold any."""
+
+    epoch: str
+    sold: int
+    holders: int
+
+
+def sold_read(*, activity_id: int) -> Sold | None:
+    """Run ``sold.lua``; None when the activity is missing, fenced, or of another process."""
+    keys = seize_keys(activity_id)
+    reply = script_call("sold", (keys.rules, keys.stock, keys.holders), (activity_id,))
+    return Sold(*reply) if reply else None
+
+
+def holders_read(*, activity_id: int) -> dict[int, int]:
+    """Every holder's highest seq; one who is added meanwhile may or may not be among them."""
+    key, cursor = seize_keys(activity_id).holders, 0
+    holders: dict[int, int] = {}
+    while True:
+        with faults_translated():
+            reply = client().hscan(key, cursor=cursor, count=1000)
+        cursor, found = cast("tuple[int, dict[str, str]]", reply)
+        holders.update({int(user): int(seq) for user, seq in found.items() if user != "_"})
+        if int(cursor) == 0:
+            return holders

@@ -9,6 +9,7 @@ import queue as queue_module
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -171,6 +172,39 @@ def time_us() -> int:
     with faults_translated():
         seconds, micros = client().time()
     return seconds * 1_000_000 + micros
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What matters about the server: whether it may be trusted with coupons."""
+
+    version: str
+    role: str
+    aof: bool
+    fsync: str
+    policy: str
+    memory_bytes: int
+    clock_us: int
+
+
+def server_facts() -> ServerFacts:
+    """Ask Redis about itself; ``fsync`` and ``policy`` are '?' where CONFIG is forbidden, as on hosted servers."""
+    with faults_translated():
+        info = client().info()
+        clock_us = time_us()
+        try:
+            config = client().config_get("appendfsync", "maxmemory-policy")
+        except ResponseError:
+            config = {}
+    return ServerFacts(
+        version=str(info.get("valkey_version") or info["redis_version"]),
+        role=str(info["role"]),
+        aof=bool(info["aof_enabled"]),
+        fsync=str(config.get("appendfsync", "?")),
+        policy=str(config.get("maxmemory-policy", info.get("maxmemory_policy", "?"))),
+        memory_bytes=int(info["used_memory"]),
+        clock_us=clock_us,
+    )
 
 
 # -- Leases -------------------------------------------------------------------------------------------

@@ -1,7 +1,14 @@
-"""Back office of sync: dead letters to read, and the beat entries under the site's look."""
+"""Back office of sync: dead letters and decisions, reconciliations, and the beat entries under the site's look."""
 
+from typing import Any
+
+from django import forms
 from django.contrib import admin
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 from django_celery_beat import admin as beat_admin
 from django_celery_beat.models import (
     ClockedSchedule,
@@ -13,29 +20,93 @@ from django_celery_beat.models import (
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from sync.models import DeadLetter
+from activities.confirmation import confirmation_button, confirmation_view
+from sync.letters import LetterRefused, letter_discard, letter_replay
+from sync.models import DeadLetter, Reconciliation
 
 for model in (ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule):
     admin.site.unregister(model)
 
 
-@admin.register(DeadLetter)
-class DeadLetterAdmin(ModelAdmin):
-    """Claims that could not become coupons: why and since when."""
+class _ReasonForm(forms.Form):
+    reason = forms.CharField(label=_("Reason"), max_length=200, widget=UnfoldAdminTextInputWidget)
 
-    list_display = ("activity_id", "user_id", "seq", "reason", "state", "created_at")
-    list_filter = ("reason", "state")
-    search_fields = ("activity_id__exact", "user_id__exact", "field")
-    show_full_result_count = False
+
+DECISIONS = {
+    "replay": (letter_replay, _("Replay"), _("Turn this claim into the coupon that the shopper was promised?")),
+    "discard": (
+        letter_discard,
+        _("Discard"),
+        _("Give this claim up? Its coupon becomes free, and the shopper does not get it. This cannot be undone."),
+    ),
+}
+
+
+class _ReadOnlyAdmin(ModelAdmin):
+    """Rows to look at; nobody adds, edits or deletes them."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: DeadLetter | None = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: DeadLetter | None = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(_ReadOnlyAdmin):
+    """Claims that could not become coupons: why, since when, and the two decisions."""
+
+    list_display = ("id", "activity_id", "user_id", "seq", "reason", "state", "created_at", "decided_by")
+    list_filter = ("state", "reason")
+    search_fields = ("activity_id__exact", "user_id__exact", "field")
+    show_full_result_count = False
+    actions_detail = tuple(DECISIONS)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        letter = self.get_object(request, object_id)
+        waiting = letter is not None and letter.state == DeadLetter.State.WAITING
+        if not waiting or not request.user.has_perm("sync.decide_deadletter"):
+            return []
+        buttons: list[Any] = super().get_actions_detail(request, object_id)
+        return buttons
+
+    def change_view_of(self, request: HttpRequest, object_id: str, change: str) -> HttpResponse:
+        """Ask for the reason, decide, and say what came of it."""
+        if not request.user.has_perm("sync.decide_deadletter"):
+            raise PermissionDenied
+        letter = self.get_object(request, object_id)
+        if letter is None:
+            raise Http404
+        decide, label, question = DECISIONS[change]
+        return confirmation_view(
+            self,
+            request,
+            subject=letter,
+            label=label,
+            question=question,
+            form=_ReasonForm(request.POST if request.method == "POST" else None),
+            call=lambda data: decide(
+                letter_id=letter.pk, reason=data["reason"], by=request.user.get_username(), now=timezone.now()
+            ),
+            refusal=LetterRefused,
+            is_final=change == "discard",
+        )
+
+    replay = confirmation_button("replay", DECISIONS["replay"][1])
+    discard = confirmation_button("discard", DECISIONS["discard"][1])
+
+
+@admin.register(Reconciliation)
+class ReconciliationAdmin(_ReadOnlyAdmin):
+    """The last reconciliation of each activity."""
+
+    list_display = ("activity", "state", "checked_at", "claims", "sold_first", "sold_last", "differing_runs")
+    list_filter = ("state",)
+    list_select_related = ("activity",)
+    show_full_result_count = False
 
 
 class _TaskSelectWidget(UnfoldAdminSelectWidget, beat_admin.TaskSelectWidget):

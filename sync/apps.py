@@ -9,3 +9,6 @@ class SyncConfig(AppConfig):
 
     name = "sync"
     verbose_name = _("Sync")
+
+    def ready(self) -> None:
+        from sync import checks  # noqa: F401, PLC0415 - registers itself

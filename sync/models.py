@@ -1,4 +1,4 @@
-"""Dead letters: claims that cannot become coupons, kept until somebody decides."""
+"""Dead letters, kept until somebody decides, and the last reconciliation of each activity."""
 
 import hashlib
 from typing import Self
@@ -6,6 +6,7 @@ from typing import Self
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from activities.models import Activity
 from seize.claims import Claim, claim_parse
 from seize.queue import Entry
 
@@ -42,10 +43,14 @@ class DeadLetter(models.Model):
     detail = models.CharField(_("detail"), max_length=200, blank=True)
     state = models.CharField(_("state"), max_length=10, choices=State, default=State.WAITING)
     created_at = models.DateTimeField(_("since"), auto_now_add=True)
+    decided_at = models.DateTimeField(_("decided at"), null=True)
+    decided_by = models.CharField(_("decided by"), max_length=150, blank=True)
+    decision_reason = models.CharField(_("reason for the decision"), max_length=200, blank=True)
 
     class Meta:
         verbose_name = _("dead letter")
         verbose_name_plural = _("dead letters")
+        permissions = (("decide_deadletter", "Can replay and discard dead letters"),)
         ordering = ("-id",)
         indexes = (
             models.Index(fields=["activity_id", "user_id"], name="letter_claim"),
@@ -88,3 +93,31 @@ def _storable(text: str) -> str:
     """Any bytes as text that every database takes."""
     shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return shown.replace("\0", "\\x00")[:200]
+
+
+class Reconciliation(models.Model):
+    """The last time an activity's Redis was held against its ledger, and what came of it."""
+
+    class State(models.TextChoices):
+        AGREES = "AGREES", _("Agrees")
+        DIFFERS = "DIFFERS", _("Differs")
+        SKIPPED = "SKIPPED", _("Skipped: a rebuild came between")
+
+    activity = models.OneToOneField(
+        Activity, models.CASCADE, primary_key=True, related_name="+", verbose_name=_("activity")
+    )
+    state = models.CharField(_("state"), max_length=8, choices=State)
+    checked_at = models.DateTimeField(_("checked at"))
+    claims = models.PositiveIntegerField(_("claims"), default=0, help_text=_("Queue, dead letters and rows together."))
+    sold_first = models.IntegerField(_("sold, read first"), default=0)
+    sold_last = models.IntegerField(_("sold, read last"), default=0)
+    differing_runs = models.PositiveIntegerField(_("differing runs"), default=0)
+    differences = models.JSONField(_("differences"), default=dict, blank=True)
+
+    class Meta:
+        verbose_name = _("reconciliation")
+        verbose_name_plural = _("reconciliations")
+        ordering = ("-checked_at",)
+
+    def __str__(self) -> str:
+        return f"{self.activity_id}: {self.state}"

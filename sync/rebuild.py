@@ -7,7 +7,7 @@ and that Redis is still the same process.
 
 import logging
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from django.db import connection, transaction
@@ -20,6 +20,8 @@ from seize.keys import shard_of
 from sync.models import DeadLetter
 
 log = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]  # step, done, total (0 = not known)
 
 LEASE_MS = 10_000
 CHUNK = 1000  # holders a script call
@@ -60,9 +62,10 @@ class _Claimed:
             self.holders[user_id] = seq
 
 
-def activity_rebuild(*, activity_id: int) -> dict[str, object]:
+def activity_rebuild(*, activity_id: int, progress: Progress | None = None) -> dict[str, object]:
     """Rebuild one published activity in Redis; safe to repeat, and to run twice at once.
 
+    :param progress: called now and then with the step, how much is done, and of how much.
     :return: ``{"state": "rebuilt" | "fenced" | "gone", "claims": …, "holders": …}``; fenced = another owner is at it.
     :raises RebuildLost: the fence was lost on the way.
     :raises seize.store.StoreUnavailable: Redis is not there.
@@ -73,7 +76,7 @@ def activity_rebuild(*, activity_id: int) -> dict[str, object]:
     if desk.rebuild_begin(activity_id=activity_id, token=token, lease_ms=LEASE_MS) > 0:
         return {"state": "fenced"}
     try:
-        result = _rebuild(activity_id, token=token)
+        result = _rebuild(activity_id, token=token, progress=progress or _no_progress)
     except Exception:
         _fence_give_up(activity_id, token=token)
         raise
@@ -81,11 +84,11 @@ def activity_rebuild(*, activity_id: int) -> dict[str, object]:
     return result
 
 
-def _rebuild(activity_id: int, *, token: str) -> dict[str, object]:
+def _rebuild(activity_id: int, *, token: str, progress: Progress) -> dict[str, object]:
     """The steps behind the fence."""
     activity = _epoch_raise(activity_id)
-    claimed = _claims_collect(activity, token=token)
-    _holders_write(activity_id, claimed.holders, token=token)
+    claimed = _claims_collect(activity, token=token, progress=progress)
+    _holders_write(activity_id, claimed.holders, token=token, progress=progress)
     if not desk.rebuild_finish(rules=rules_of(activity), token=token, claims=claimed.count):
         raise RebuildLost(f"activity {activity_id}")
     # What was committed while the fence stood.
@@ -117,7 +120,7 @@ def _epoch_raise(activity_id: int) -> Activity:
     return activity
 
 
-def _claims_collect(activity: Activity, *, token: str) -> _Claimed:
+def _claims_collect(activity: Activity, *, token: str, progress: Progress) -> _Claimed:
     """Queue, then dead letters, then rows: a claim only ever moves in this direction, so none is missed."""
     claimed = _Claimed()
     discarded = {
@@ -137,7 +140,8 @@ def _claims_collect(activity: Activity, *, token: str) -> _Claimed:
     rows = Coupon.objects.filter(activity=activity).order_by().values_list("user_id", "seq")
     for number, (user_id, seq) in enumerate(rows.iterator(chunk_size=10 * CHUNK), start=1):
         claimed.row(user_id, seq)
-        _fence_keep(activity.pk, token=token, number=number)
+        if _fence_keep(activity.pk, token=token, number=number):
+            progress("rows", number, activity.issued)
     return claimed
 
 
@@ -151,15 +155,20 @@ def _letters_read(activity: Activity) -> Iterator[tuple[int, int, int, str]]:
         yield user_id, seq, seized_ms, state
 
 
-def _fence_keep(activity_id: int, *, token: str, number: int) -> None:
-    """Renew the fence's lease each ten thousand steps."""
+def _fence_keep(activity_id: int, *, token: str, number: int) -> bool:
+    """Renew the fence's lease each ten thousand steps; whether this was one."""
     if number % (10 * CHUNK):
-        return
+        return False
     if not desk.rebuild_holders(activity_id=activity_id, token=token, lease_ms=LEASE_MS, reset=False):
         raise RebuildLost(f"activity {activity_id}")
+    return True
 
 
-def _holders_write(activity_id: int, holders: Mapping[int, int], *, token: str) -> None:
+def _no_progress(_step: str, _done: int, _total: int) -> None:
+    """Nobody watches."""
+
+
+def _holders_write(activity_id: int, holders: Mapping[int, int], *, token: str, progress: Progress) -> None:
     """Replace the holders, a chunk a call; the first call forgets what was there."""
     pairs = list(holders.items())
     for start in range(0, max(len(pairs), 1), CHUNK):
@@ -172,3 +181,4 @@ def _holders_write(activity_id: int, holders: Mapping[int, int], *, token: str) 
         )
         if not written:
             raise RebuildLost(f"activity {activity_id}")
+        progress("holders", min(start + CHUNK, len(pairs)), len(pairs))

@@ -21,6 +21,9 @@ BEATS = (
     Beat("sync.sweep", 60, None, "Safety net: all that dispatch does, and never expires."),
     Beat("sync.refresh_statuses", 60, 50, "Stored statuses follow the clock; settle what is long over."),
     Beat("sync.preheat", 60, 50, "Rules and the activity list, of what runs or starts within a month."),
+    Beat(
+        "sync.reconcile", 60, 50, "Hold Redis against the ledger; differences are reported, and repaired by a rebuild."
+    ),
     Beat("sync.expire_coupons", 60, 50, "Overdue coupons expire, coupons of voided activities become void."),
 )
 

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from activities import services
 from seize.services import server_time
-from sync import comparison, dispatch, settling
+from sync import comparison, dispatch, reconcile, settling
 
 
 @shared_task(name="sync.dispatch")
@@ -43,6 +43,12 @@ def refresh_statuses() -> dict[str, int]:
     """Stored statuses follow Redis' clock, and what is long over is settled. Conditional updates only."""
     now = server_time()
     return {**services.statuses_refresh(now=now), "settled": settling.activities_settle(now=now)}
+
+
+@shared_task(name="sync.reconcile")
+def reconcile_all() -> dict[str, int]:
+    """Hold Redis against the ledger by counts and names. Reads, and repairs by a rebuild, which may repeat."""
+    return reconcile.activities_reconcile(now=timezone.now())
 
 
 @shared_task(name="sync.expire_coupons")

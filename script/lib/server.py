@@ -181,6 +181,18 @@ def ready_wait(supervisord: subprocess.Popen[bytes], *, port: int, flower_port: 
         time.sleep(0.3)
 
 
+def servers_check(env: dict[str, str]) -> None:
+    """Say what about Redis and the database is not fit for coupons.
+
+    :raises SystemExit: code 2, in production.
+    """
+    checked = manage("check", "--deploy", "--tag", "servers", "--fail-level", "ERROR", env=env)
+    if "WARNINGS" in checked.stderr or "ERRORS" in checked.stderr:
+        say(checked.stderr.strip())
+    if checked.returncode != 0:
+        fail("the servers are not fit for production, see the lines above.")
+
+
 def signals_set(handler: Callable[..., object] | signal.Handlers) -> None:
     """Ctrl-C, a closed terminal and kill all end the server alike, also where a shell had them ignored."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -220,6 +232,7 @@ def main(arguments: list[str]) -> int:
         follower.start()
         if development and (seeded := manage("seed_demo", env=env)).returncode != 0:
             say(f"seed_demo: {(seeded.stderr or seeded.stdout).strip()}")
+        servers_check(env)
         ready_wait(supervisord, port=port, flower_port=flower_port, development=development)
         say("\nReady. Ctrl-C stops everything.\n")
         addresses_print(port, flower_port)

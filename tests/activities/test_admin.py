@@ -12,6 +12,7 @@ from activities import services
 from activities.changes import CHANGES
 from activities.contention import ContentionLost
 from activities.models import Activity, Coupon
+from seize.queue import Entry
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
 from sync.models import DeadLetter
@@ -247,8 +248,6 @@ def test_coupons_and_dead_letters_are_read_only(staff):
     coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
     drain(activity)
     coupon = Coupon.objects.get()
-    from seize.queue import Entry
-
     DeadLetter.of(Entry("garbage", "x"), reason="MALFORMED").save()
     letter = DeadLetter.objects.get()
     for name, row in (("activities/coupon", coupon), ("sync/deadletter", letter)):
@@ -281,6 +280,8 @@ def test_people_without_permission_get_no_buttons_and_no_changes(client):
         "activities/activity/add/",
         "activities/coupon/",
         "sync/deadletter/",
+        "sync/reconciliation/",
+        "sync/health/",
         "auth/user/",
         "auth/group/",
         "django_celery_beat/periodictask/",
@@ -341,3 +342,33 @@ def test_l15_coupons_are_filtered_by_the_status_that_is_shown(staff):
         found = staff.get("/admin/activities/coupon/", {"effective": value}).context["cl"].result_list
         assert {coupon.user_id for coupon in found} == users
         assert {coupon.effective_status(now=now) for coupon in found} == {value}
+
+
+@pytest.mark.parametrize(("button", "state"), [("replay", "REPLAYED"), ("discard", "DISCARDED")])
+def test_dead_letter_is_decided_by_button_with_a_reason_and_by_whom(staff, button, state):
+    activity = offer()
+    DeadLetter.of(Entry(f"{activity.pk}:7:1", f"1700000000000:{activity.uid}"), reason="NO_ROOM").save()
+    letter = DeadLetter.objects.get()
+    url = f"/admin/sync/deadletter/{letter.pk}/{button}/"
+    assert f'href="{url}"' in staff.get(f"/admin/sync/deadletter/{letter.pk}/change/").content.decode()
+    assert "reason" in staff.post(url, {"reason": ""}).context["form"].errors
+    staff.post(url, {"reason": "shopper called"})
+    letter.refresh_from_db()
+    assert (letter.state, letter.decided_by, letter.decision_reason) == (state, "boss", "shopper called")
+    assert letter.decided_at is not None
+    assert f'href="{url}"' not in staff.get(f"/admin/sync/deadletter/{letter.pk}/change/").content.decode()
+    again = staff.post(url, {"reason": "again"}, follow=True)
+    assert "decided already" in messages_of(again)[0]
+
+
+def test_dead_letter_is_not_decided_without_the_permission(client):
+    user = get_user_model().objects.create_user("viewer", password="x", is_staff=True)
+    from django.contrib.auth.models import Permission
+
+    user.user_permissions.add(Permission.objects.get(codename="view_deadletter"))
+    client.force_login(user)
+    DeadLetter.of(Entry("garbage", "x"), reason="MALFORMED").save()
+    letter = DeadLetter.objects.get()
+    assert client.post(f"/admin/sync/deadletter/{letter.pk}/discard/", {"reason": "x"}).status_code == 403
+    letter.refresh_from_db()
+    assert letter.state == "WAITING"

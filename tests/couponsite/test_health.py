@@ -1,0 +1,197 @@
+"""Probes, metrics and checks: they see what is missing, say it, and never fail themselves."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+from django.utils import timezone
+
+from seize import store
+from seize.keys import shard_of
+from seize.queue import Entry
+from seize.requests import SeizeRequest
+from seize.services import coupon_seize
+from sync import checks, health
+from sync.models import DeadLetter
+from sync.reconcile import activities_reconcile
+from sync.schedule import schedule_create
+from tests.factories import offer, shards_declare_loaded
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def failing(client) -> dict[str, str]:
+    response = client.get("/readyz")
+    body = response.json()
+    failed = {check["name"]: check["detail"] for check in body["checks"] if not check["ok"]}
+    assert response.status_code == (503 if failed else 200)
+    return failed
+
+
+def test_ready_when_everything_is_there(client):
+    offer()
+    shards_declare_loaded()
+    assert failing(client) == {}
+
+
+def test_not_ready_until_the_shards_are_loaded(client, raw):
+    offer()
+    shards_declare_loaded()
+    raw.flushall()
+    assert "shards not loaded yet: 0, 1" in failing(client)["shards"]
+    shards_declare_loaded()
+    assert failing(client) == {}
+
+
+def test_not_ready_without_redis_and_alive_all_the_same(client, settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert set(failing(client)) == {"redis", "shards"}
+    assert client.get("/livez").json() == {"status": "ok"}
+
+
+def test_not_ready_on_a_server_that_cannot_be_written(client, raw):
+    shards_declare_loaded()
+    raw.config_set("maxmemory", "1")
+    try:
+        assert "redis" in failing(client)
+    finally:
+        raw.config_set("maxmemory", "0")
+    assert failing(client) == {}
+
+
+def test_p10_forgotten_scripts_do_not_make_it_unready(client, raw):
+    shards_declare_loaded()
+    raw.script_flush()
+    assert failing(client) == {}
+
+
+def test_not_ready_while_stopping(client, monkeypatch):
+    from couponsite import health as probes
+
+    monkeypatch.setattr(probes._stopping, "is_set", lambda: True)
+    assert client.get("/readyz").status_code == 503
+    assert client.get("/livez").status_code == 200
+
+
+def test_missing_migrations_are_told(client, monkeypatch):
+    shards_declare_loaded()
+    monkeypatch.setattr(health, "_migrated", type(health._migrated)())
+    monkeypatch.setattr(health.MigrationExecutor, "migration_plan", lambda *_: [("sync", "0002")])
+    assert failing(client) == {"database": "1 migrations are missing: run manage.py migrate"}
+
+
+def test_metrics_tell_queues_letters_differences_and_beats(client):
+    activity = offer()
+    coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
+    DeadLetter.of(Entry("garbage", "x"), reason="MALFORMED").save()
+    schedule_create()
+    text = client.get("/metrics").content.decode()
+    assert f'coupons_queue_waiting{{shard="{shard_of(activity.pk)}"}} 1.0' in text
+    assert 'coupons_dead_letters_waiting{reason="MALFORMED"} 1.0' in text
+    assert 'coupons_dead_letters_waiting{reason="NO_ROOM"} 0.0' in text
+    assert "coupons_reconcile_differing 0.0" in text
+    assert 'coupons_ready{check="redis"} 1.0' in text
+    assert text.count("coupons_queue_oldest_seconds{") == 10
+
+
+def test_metrics_survive_a_redis_that_is_away(client, settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    text = client.get("/metrics").content.decode()
+    assert 'coupons_ready{check="redis"} 0.0' in text
+    assert 'coupons_ready{check="database"} 1.0' in text
+
+
+def test_metrics_are_for_who_has_the_token(client, settings):
+    settings.METRICS_TOKEN = "secret-of-prometheus"
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", HTTP_AUTHORIZATION="Bearer wrong").status_code == 401
+    assert client.get("/metrics", HTTP_AUTHORIZATION="Bearer secret-of-prometheus").status_code == 200
+    settings.METRICS_TOKEN, settings.DEVELOPMENT = "", False
+    assert client.get("/metrics").status_code == 404
+
+
+def test_age_of_the_oldest_claim_is_by_the_clock_of_redis(raw):
+    activity = offer()
+    raw.hset(
+        f"QUEUE:COUPON:SEIZE:SYNC:{{{shard_of(activity.pk)}}}",
+        f"{activity.pk}:7:1",
+        f"{store.time_us() // 1000 - 90_000}:{activity.uid}",
+    )
+    state = health.queue_states()[shard_of(activity.pk)]
+    assert state.waiting == 1
+    assert 90 <= state.oldest_s < 100
+
+
+def test_health_page_shows_it_to_who_may_see_it_and_opens_without_redis(client, settings):
+    offer()
+    schedule_create()
+    activities_reconcile(now=timezone.now())
+    user = get_user_model().objects.create_user("viewer", password="x", is_staff=True)
+    client.force_login(user)
+    assert client.get("/admin/sync/health/").status_code == 403
+    user.user_permissions.add(Permission.objects.get(codename="view_reconciliation"))
+    page = client.get("/admin/sync/health/").content.decode()
+    assert "sync.dispatch" in page
+    assert "appendfsync always" in page
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert client.get("/admin/sync/health/").status_code == 200
+
+
+# -- Checks of the servers ---------------------------------------------------------------------------
+
+
+def ids(messages) -> list[str]:
+    return [message.id for message in messages]
+
+
+def test_private_servers_of_the_tests_are_fit():
+    assert checks.servers_check() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("appendfsync", "everysec", "coupons.E102"),
+        ("maxmemory-policy", "allkeys-lru", "coupons.E103"),
+    ],
+)
+def test_p09_server_that_may_lose_or_evict_is_named(raw, settings, name, value, code):
+    before = raw.config_get(name)[name]
+    raw.config_set(name, value)
+    try:
+        [warning] = checks.servers_check()
+        assert (warning.id, warning.is_serious()) == (code, False)
+        settings.DEVELOPMENT = False
+        with pytest.raises(SystemCheckError, match=code):
+            call_command("check", deploy=True, tags=["servers"], fail_level="ERROR")
+    finally:
+        raw.config_set(name, before)
+
+
+def test_old_version_replica_and_wrong_clock_are_named():
+    facts = store.ServerFacts(
+        "6.0.16", "slave", aof=True, fsync="always", policy="noeviction", memory_bytes=1, clock_us=0
+    )
+    assert [code for code, _text, _hint in checks._redis_faults(facts)] == [
+        "coupons.E101",
+        "coupons.E104",
+        "coupons.E105",
+    ]
+
+
+def test_ledger_that_does_not_flush_is_named():
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+    try:
+        assert ids(checks.servers_check()) == ["coupons.E202"]
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+
+
+def test_redis_that_is_away_is_a_warning_of_its_own(settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert ids(checks.servers_check()) == ["coupons.E100"]
