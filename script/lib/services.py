@@ -241,11 +241,7 @@ class MariaDB:
                 f"'apt-get update && apt-get install {' '.join(MARIADB_PACKAGES)}'; macOS: brew install mariadb."
             )
 
-    def start(self) -> None:
-        """Initialise a new data folder and start the server.
-
-        :raises SystemExit: code 2, when it does not start; its log is named.
-        """
+    def _initialise(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         environment = {**os.environ, "LD_LIBRARY_PATH": debian.library_path(self.unpacked)}
@@ -255,9 +251,18 @@ class MariaDB:
              *self._basedir(), *self._as_root()],
             env=environment, capture_output=True, text=True,
         )  # fmt: skip
-        log = self.folder / "server.err"
         if installed.returncode != 0:
             fail(f"mariadb-install-db failed: {(installed.stderr or installed.stdout).strip()[-500:]}")
+
+    def start(self, *, keep: bool = False) -> None:
+        """Initialise a new data folder, or keep the one that is there, and start the server.
+
+        :raises SystemExit: code 2, when it does not start; its log is named.
+        """
+        if not keep:
+            self._initialise()
+        environment = {**os.environ, "LD_LIBRARY_PATH": debian.library_path(self.unpacked)}
+        log = self.folder / "server.err"
         self.process = subprocess.Popen(
             [self._program("mariadbd"), "--no-defaults", f"--datadir={self.folder / 'data'}",
              f"--socket={self._socket()}", f"--port={self.port}", "--bind-address=127.0.0.1",

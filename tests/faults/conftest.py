@@ -1,0 +1,203 @@
+"""A whole system of real processes that a test may kill, and shoppers who write down every acknowledgement."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from django.db import connection
+from services import Valkey, port_answers, port_pick, wait_until
+
+from activities.models import Activity, Coupon
+from seize.keys import shard_of
+from seize.queue import queue_lengths
+from seize.tokens import access_token_issue
+from sync.schedule import schedule_create
+
+BIN = Path(sys.executable).parent
+PATIENCE_S = 60  # a shopper who gets no definite answer for so long fails the test
+
+Claim = tuple[int, int, int]  # activity, user, seq
+
+
+class Sale:
+    """Shoppers in threads; each asks with seq 1 until the answer is definite, as a page would.
+
+    ``acked`` is the client's own record of what was promised; ``codes`` counts every answer.
+    """
+
+    def __init__(self, ports: list[int], activity: Activity, users: range, *, threads: int, pause_s: float = 0) -> None:
+        self.ports, self.activity, self.pause_s = ports, activity, pause_s
+        self.acked: set[Claim] = set()
+        self.codes: Counter[str] = Counter()
+        self.faults: list[BaseException] = []
+        self._users = iter(users)
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(300)
+        if self.faults:
+            raise self.faults[0]
+
+    def wait_for(self, number: int) -> None:
+        """Until so many coupons were acknowledged."""
+        wait_until(lambda: len(self.acked) >= number or bool(self.faults), seconds=PATIENCE_S, what=f"{number} coupons")
+
+    def _run(self, number: int) -> None:
+        try:
+            while (user := self._next()) is not None:
+                self._ask(user, self.ports[(number + user) % len(self.ports)])
+                time.sleep(self.pause_s)
+        except BaseException as fault:  # noqa: BLE001 - raised again by join
+            self.faults.append(fault)
+
+    def _next(self) -> int | None:
+        with self._lock:
+            return next(self._users, None)
+
+    def _ask(self, user: int, port: int) -> None:
+        body = json.dumps({"id": str(self.activity.pk), "seq": 1})
+        headers = {
+            "Authorization": f"Bearer {access_token_issue(user_id=user, lifetime_s=600)}",
+            "Content-Type": "application/json",
+        }
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            code = self._once(port, body, headers)
+            with self._lock:
+                self.codes[code] += 1
+                if code == "SEIZED":
+                    self.acked.add((self.activity.pk, user, 1))
+            if code not in ("NOT_READY", "BUSY", "OUTCOME_UNKNOWN", "no answer"):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"shopper {user} never got a definite answer; {self.codes}")
+
+    @staticmethod
+    def _once(port: int, body: str, headers: dict[str, str]) -> str:
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            client.request("POST", "/market/consumer/coupon/seize", body, headers)
+            response = client.getresponse()
+            answer = json.loads(response.read())
+            if response.status >= 500 and response.status != 503:
+                raise AssertionError(f"{response.status}: {answer}")
+            return answer["code"]
+        except (OSError, http.client.HTTPException, json.JSONDecodeError):
+            return "no answer"
+        finally:
+            client.close()
+
+
+class System:
+    """Web servers, workers, beats and a Valkey of its own, on the test's database."""
+
+    def __init__(self, folder: Path, binary: str) -> None:
+        self.folder = folder
+        self.valkey = Valkey(folder / "valkey", binary=binary)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.ports: dict[str, int] = {}
+
+    @property
+    def env(self) -> dict[str, str]:
+        database = connection.settings_dict
+        return {
+            **os.environ,
+            "DATABASE_URL": f"mysql://root@127.0.0.1:{database['PORT']}/{database['NAME']}",
+            "DATABASE_WAIT_TIMEOUT_S": "5",
+            "REDIS_URL": self.valkey.url,
+            "CELERY_BROKER_URL": self.valkey.url.removesuffix("/0") + "/1",
+            "ENV_FILE": os.devnull,
+        }
+
+    @property
+    def raw(self) -> redis.Redis:
+        return redis.Redis.from_url(self.valkey.url, decode_responses=True)
+
+    def start(self, *names: str) -> None:
+        """Start web…, worker… or beat… processes by name; a web server keeps its port."""
+        for name in names:
+            self.processes[name] = self._spawn(name)
+        for name in names:
+            if name.startswith("web"):
+                wait_until(lambda port=self.ports[name]: port_answers(port), seconds=30, what=name)
+
+    def _spawn(self, name: str) -> subprocess.Popen[bytes]:
+        celery = [str(BIN / "celery"), "-q", "-A", "couponsite"]
+        if name.startswith("web"):
+            port = self.ports.setdefault(name, port_pick())
+            command = [str(BIN / "gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}", "--threads", "8",
+                       "--worker-class", "gthread", "--no-control-socket", "--log-level", "error"]  # fmt: skip
+        elif name.startswith("worker"):
+            command = [*celery, "worker", "--concurrency", "2", "--loglevel", "ERROR", "-n", f"{name}@%h",
+                       "--without-gossip", "--without-mingle", "--without-heartbeat"]  # fmt: skip
+        else:
+            command = [*celery, "beat", "--loglevel", "ERROR", "--pidfile="]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(command, env=self.env, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL a process and its children, all at once."""
+        process = self.processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        os.killpg(self.processes[name].pid, number)
+
+    def stop(self) -> None:
+        for name in list(self.processes):
+            self.kill(name)
+        self.valkey.stop(kill=True)
+
+    def drained(self, activity: Activity, *, seconds: float = 30) -> None:
+        """Until the workers have emptied the activity's queue."""
+        wait_until(lambda: queue_lengths([shard_of(activity.pk)]) == [0], seconds=seconds, what="the drain")
+
+    def web_ports(self) -> list[int]:
+        return [self.ports[name] for name in self.processes if name.startswith("web")]
+
+
+@pytest.fixture
+def system(tmp_path, valkey, settings, transactional_db) -> Iterator[System]:
+    """Valkey is running; web, worker and beat are for the test to start. The test's own calls go to this Valkey."""
+    running = System(tmp_path, valkey.binary)
+    running.valkey.start()
+    settings.REDIS_URL = running.valkey.url
+    schedule_create()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def rows_of(activity: Activity) -> set[Claim]:
+    """The ledger's word."""
+    return {
+        (activity.pk, user, seq) for user, seq in Coupon.objects.filter(activity=activity).values_list("user_id", "seq")
+    }
+
+
+def agrees(activity: Activity) -> None:
+    """Redis and the ledger say the same to the last coupon."""
+    from django.utils import timezone
+
+    from sync.reconcile import activity_reconcile
+
+    result = activity_reconcile(activity_id=activity.pk, now=timezone.now(), names=True)
+    assert (result.state, result.differences) == ("AGREES", {"not_held": [], "held_only": []})
+    activity.refresh_from_db()
+    assert activity.issued == Coupon.objects.filter(activity=activity).count() <= activity.stock_total
