@@ -186,7 +186,7 @@ def _batch_settle(*, shard: int, activity_id: int | None, batch: Sequence[Entry]
 
     # The ledger's guard: whatever Redis said, there are never more rows than coupons. Earliest first.
     fresh.sort(key=lambda pair: (pair[1].seized_ms, pair[1].user_id, pair[1].seq))
-    room = activity.stock_total - activity.issued
+    room = room_of(activity)
     letters += [DeadLetter.of(entry, reason=reasons.NO_ROOM) for entry, _claim in fresh[room:]]
     coupons = [coupon_of(claim, activity) for _entry, claim in fresh[:room]]
     Coupon.objects.bulk_create(coupons)
@@ -243,6 +243,11 @@ def _letters_write(letters: Sequence[DeadLetter]) -> int:
     for letter in letters:
         log.error("dead letter: %s %s: %s %s", letter.field, letter.value, letter.reason, letter.detail)
     return len(letters)
+
+
+def room_of(activity: Activity) -> int:
+    """How many more coupons the ledger may hold; true only under the row's lock."""
+    return activity.stock_total - activity.issued
 
 
 def seized_at(claim: Claim) -> datetime:

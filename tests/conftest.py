@@ -25,6 +25,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Print the harm that each control saw."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in getattr(report, "user_properties", []):
+            if name == "harm":
+                terminalreporter.write_line(f"harm seen {value}")
+
+
 def _server(kind: str, worker_id: str) -> Valkey:
     folder = Path(os.environ["TEST_FOLDER"]) / f"{kind}-{worker_id}"
     shutil.rmtree(folder, ignore_errors=True)

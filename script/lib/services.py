@@ -148,7 +148,7 @@ def _binary(program: str) -> str:
     return path
 
 
-def valkey_config(folder: Path, *, port: int, password: str = "") -> Path:
+def valkey_config(folder: Path, *, port: int, password: str = "", fsync: str = "always") -> Path:
     """Write the configuration of an embedded server: on disk before it is acknowledged, nothing evicted.
 
     :param folder: gets data, pidfile and configuration.
@@ -163,7 +163,7 @@ def valkey_config(folder: Path, *, port: int, password: str = "") -> Path:
         f'pidfile "{folder / "server.pid"}"',
         "daemonize no",
         "appendonly yes",
-        "appendfsync always",
+        f"appendfsync {fsync}",
         'save ""',
         "maxmemory-policy noeviction",
         "loglevel warning",
@@ -180,9 +180,13 @@ def valkey_config(folder: Path, *, port: int, password: str = "") -> Path:
 class Valkey:
     """A Valkey or Redis server started by its user and stopped by pid."""
 
-    def __init__(self, folder: Path, *, binary: str, port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, binary: str, port: int | None = None, fsync: str = "always", preload: str = ""
+    ) -> None:
         self.folder = folder
         self.binary = binary
+        self.fsync = fsync
+        self.preload = preload
         self.port = port or port_pick()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -195,9 +199,12 @@ class Valkey:
 
         :raises TimeoutError: when it does not within 10 s.
         """
-        config = valkey_config(self.folder, port=self.port)
+        config = valkey_config(self.folder, port=self.port, fsync=self.fsync)
+        env = {**os.environ, "LD_PRELOAD": self.preload} if self.preload else None
         with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen([self.binary, str(config)], stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                [self.binary, str(config)], stdout=log, stderr=log, start_new_session=True, env=env
+            )
         wait_until(lambda: port_answers(self.port), seconds=10, what=f"{self.binary} on port {self.port}")
 
     def stop(self, *, kill: bool = False) -> None:

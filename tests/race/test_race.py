@@ -18,7 +18,8 @@ from tests.race.conftest import crowd, outcomes, press_http
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_s13_control_without_lua_read_check_write_oversells(valkey):
+@pytest.mark.controls
+def test_s13_control_without_lua_read_check_write_oversells(record_property, valkey):
     """The naive way with the same crowd must sell too much, or none of these tests proves anything."""
     pool = redis.BlockingConnectionPool.from_url(valkey.url, decode_responses=True, max_connections=200)
     redis.Redis(connection_pool=pool).set("naive:stock", "50")
@@ -34,6 +35,7 @@ def test_s13_control_without_lua_read_check_write_oversells(valkey):
 
     sold = sum(crowd(200, press))
     pool.disconnect()
+    record_property("harm", f"without Lua, sold of 50: {sold}")
     assert sold > 50
 
 
