@@ -186,6 +186,11 @@ def redis_sibling(url: str, *, database: int) -> str:
 
 
 REDIS_URL = env("REDIS_URL", default="") or redis_embedded_url()
+if REDIS_URL.startswith(("redis+cluster://", "redis+sentinel://")):
+    # Neither Celery nor the cache can live on a cluster, and they know no Sentinel URL of this form.
+    for name in ("CELERY_BROKER_URL", "CACHE_URL"):
+        if not env(name, default=""):
+            raise ImproperlyConfigured(f"REDIS_URL names several servers: set {name} to a single Redis.")
 REDIS_TIMEOUT_S = env.float("REDIS_TIMEOUT_S", default=1.0)
 REDIS_CONNECT_TIMEOUT_S = env.float("REDIS_CONNECT_TIMEOUT_S", default=1.0)
 REDIS_POOL_SIZE = env.int("REDIS_POOL_SIZE", default=64)

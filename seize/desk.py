@@ -152,12 +152,8 @@ def stock_left(activity_ids: Sequence[int]) -> dict[int, int]:
 
 def list_read() -> tuple[str | None, int]:
     """The activity list's JSON text (None when absent) and Redis' clock, Unix time in ms."""
-    with faults_translated():
-        pipeline = client().pipeline(transaction=False)
-        pipeline.get(LIST_KEY)
-        pipeline.time()
-        text, (seconds, micros) = pipeline.execute()
-    return text, seconds * 1000 + micros // 1000
+    text, seconds, micros = script_call("list_read", (LIST_KEY,), ())
+    return text or None, int(seconds) * 1000 + int(micros) // 1000
 
 
 def list_write(*, stamp_us: int, text: str) -> bool:

@@ -11,26 +11,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
 
 import redis
 from django.conf import settings
 from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
 from redis.commands.core import Script
 from redis.exceptions import (
     BusyLoadingError,
     ConnectionError,
     MaxConnectionsError,
+    RedisClusterException,
     RedisError,
     ResponseError,
     TimeoutError,
 )
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel
 
-from seize.keys import (
-    lease_key,
-    seize_keys,
-)
+from seize.keys import LIST_KEY, lease_key, seize_keys
 
 LUA_FOLDER = Path(__file__).parent / "lua"
 
@@ -76,28 +77,89 @@ _SCHEMES = {
     "rediss": redis.SSLConnection,
     "unix": redis.UnixDomainSocketConnection,
 }
+CLUSTER, SENTINEL = "redis+cluster", "redis+sentinel"
+
+
+def _options() -> dict[str, Any]:
+    """What every connection of every kind of server has in common."""
+    return {
+        "socket_timeout": settings.REDIS_TIMEOUT_S,
+        "socket_connect_timeout": settings.REDIS_CONNECT_TIMEOUT_S,
+        # redis-py repeats commands by itself, even after a time-out: one script call could run twice.
+        "retry": Retry(NoBackoff(), 0),
+        "decode_responses": True,
+        "encoding_errors": "surrogateescape",  # a broken queue entry must survive the round trip to be deleted
+    }
 
 
 @functools.cache
 def _client_for(url: str) -> "redis.Redis":
+    """A client by URL: one server, ``redis+cluster://[:password@]host:port,…`` or
+    ``redis+sentinel://[:password@]host:port,…/service[/database]``.
+
+    :raises StoreUnavailable: no URL, or one of another kind.
+    """
     scheme = url.partition("://")[0]
     if not url:
         raise StoreUnavailable("no Redis: start script/server, or set REDIS_URL")
+    if scheme == CLUSTER:
+        return _cluster_client(url)
+    if scheme == SENTINEL:
+        return _sentinel_client(url)
     if scheme not in _SCHEMES:
-        raise StoreUnavailable(f"REDIS_URL begins with redis://, rediss:// or unix://, not {scheme}://")
+        known = ", ".join(f"{name}://" for name in (*_SCHEMES, CLUSTER, SENTINEL))
+        raise StoreUnavailable(f"REDIS_URL begins with one of {known}; not with {scheme}://")
     pool = redis.BlockingConnectionPool.from_url(
         url,
         connection_class=_connection_class(_SCHEMES[scheme]),
         max_connections=settings.REDIS_POOL_SIZE,
         timeout=settings.REDIS_TIMEOUT_S,
-        socket_timeout=settings.REDIS_TIMEOUT_S,
-        socket_connect_timeout=settings.REDIS_CONNECT_TIMEOUT_S,
-        # redis-py repeats commands by itself, even after a time-out: one script call could run twice.
-        retry=Retry(NoBackoff(), 0),
-        decode_responses=True,
-        encoding_errors="surrogateescape",  # a broken queue entry must survive the round trip to be deleted
+        **_options(),
     )
     return redis.Redis(connection_pool=pool)
+
+
+def _addresses(url: str) -> tuple[str | None, list[tuple[str, int]], list[str]]:
+    """Password, (host, port) pairs and path parts of a URL that names several servers."""
+    authority, *path = url.partition("://")[2].split("/")
+    credentials, _at, hosts = authority.rpartition("@")
+    password = unquote(credentials.partition(":")[2]) or None
+    pairs = [host.rpartition(":") for host in hosts.split(",")]
+    try:
+        return password, [(host, int(port)) for host, _colon, port in pairs], path
+    except ValueError:
+        raise StoreUnavailable("REDIS_URL must name host:port,host:port,…") from None
+
+
+def _cluster_client(url: str) -> "redis.Redis":
+    password, addresses, _path = _addresses(url)
+    with faults_translated():
+        # It speaks the same commands; that its type is another one is no concern of the callers.
+        return cast(
+            "redis.Redis",
+            RedisCluster(
+                # Only a client made from a URL takes a class for its connections.
+                url=f"redis://{addresses[0][0]}:{addresses[0][1]}",
+                startup_nodes=[ClusterNode(host, port) for host, port in addresses],
+                password=password,
+                connection_class=_connection_class(redis.Connection),
+                max_connections=settings.REDIS_POOL_SIZE,
+                **_options(),
+            ),
+        )
+
+
+def _sentinel_client(url: str) -> "redis.Redis":
+    password, addresses, path = _addresses(url)
+    service, database = [*path, "0"][:2] if path else ("", "0")
+    if not service:
+        raise StoreUnavailable("REDIS_URL must name Sentinel's service: redis+sentinel://host:port,…/service")
+    options = _options()
+    timeouts = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "retry")}
+    sentinel = Sentinel(addresses, sentinel_kwargs=timeouts)
+    return sentinel.master_for(
+        service, password=password, db=int(database), max_connections=settings.REDIS_POOL_SIZE, **options
+    )
 
 
 def client() -> "redis.Redis":
@@ -112,6 +174,8 @@ def faults_translated() -> Iterator[None]:
         yield
     except _ConnectFailed as error:
         raise StoreUnavailable(f"cannot connect to Redis: {error}") from error
+    except (MasterNotFoundError, RedisClusterException) as error:
+        raise StoreUnavailable(f"no Redis master: {error}") from error
     except BusyLoadingError as error:
         raise StoreUnavailable(f"Redis is loading: {error}") from error
     except MaxConnectionsError as error:
@@ -168,10 +232,9 @@ def seize(*, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> SeizeRepl
 
 
 def time_us() -> int:
-    """Redis' clock, Unix time in µs."""
-    with faults_translated():
-        seconds, micros = client().time()
-    return seconds * 1_000_000 + micros
+    """Redis' clock, Unix time in µs; in a cluster that of the master that holds the activity list."""
+    _text, seconds, micros = script_call("list_read", (LIST_KEY,), ())
+    return int(seconds) * 1_000_000 + int(micros)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,15 +250,22 @@ class ServerFacts:
     clock_us: int
 
 
-def server_facts() -> ServerFacts:
-    """Ask Redis about itself; ``fsync`` and ``policy`` are '?' where CONFIG is forbidden, as on hosted servers."""
+def server_facts() -> list[ServerFacts]:
+    """Ask every master about itself; ``fsync`` and ``policy`` are '?' where CONFIG is forbidden."""
+    clock_us = time_us()
     with faults_translated():
-        info = client().info()
-        clock_us = time_us()
-        try:
-            config = client().config_get("appendfsync", "maxmemory-policy")
-        except ResponseError:
-            config = {}
+        redis_or_cluster: Any = client()
+        nodes = redis_or_cluster.get_primaries() if isinstance(redis_or_cluster, RedisCluster) else [None]
+        return [_facts_of(redis_or_cluster, node, clock_us) for node in nodes]
+
+
+def _facts_of(server: Any, node: ClusterNode | None, clock_us: int) -> ServerFacts:
+    target = {} if node is None else {"target_nodes": node}
+    info = server.info(**target)
+    try:
+        config = {name: server.config_get(name, **target)[name] for name in ("appendfsync", "maxmemory-policy")}
+    except ResponseError:
+        config = {}
     return ServerFacts(
         version=str(info.get("valkey_version") or info["redis_version"]),
         role=str(info["role"]),

@@ -24,7 +24,8 @@ def servers_check(**_arguments: Any) -> list[CheckMessage]:
     kind = Warning if settings.DEVELOPMENT else Error
     messages: list[CheckMessage] = []
     try:
-        messages += [kind(text, hint=hint, id=code) for code, text, hint in _redis_faults(store.server_facts())]
+        for facts in store.server_facts():
+            messages += [kind(text, hint=hint, id=code) for code, text, hint in _redis_faults(facts)]
     except STORE_FAULTS as fault:
         messages.append(kind(f"Redis cannot be asked: {fault}", id="coupons.E100"))
     try:

@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 import redis
 from django.conf import settings as django_settings
+from redis.cluster import ClusterNode, RedisCluster
 from rest_framework.test import APIClient
-from services import Valkey
+from services import Valkey, port_pick, wait_until
 
 from couponsite.celery import app as celery_app
 from seize.tokens import access_token_issue
 
 if "TEST_FOLDER" not in os.environ:
     pytest.exit("The tests need private servers: run them by script/test, which passes its arguments on.", returncode=2)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which kind of server the product's Redis is."""
+    parser.addoption("--server", choices=["valkey", "redis62", "cluster"], default="valkey")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -57,10 +63,82 @@ def redis62(worker_id: str) -> Iterator[Valkey]:
     server.stop()
 
 
+class Cluster:
+    """Three masters on loopback; the client's words go to the node that the tests' shard 1 lies on."""
+
+    def __init__(self, folder: Path, binary: str) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self.nodes = [
+            Valkey(
+                folder / str(number),
+                binary=binary,
+                extra=("cluster-enabled yes", f"cluster-port {port_pick()}", "cluster-node-timeout 2000"),
+            )
+            for number in range(3)
+        ]
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def client(self, *, decode_responses: bool = True) -> "ClusterClient":
+        return ClusterClient(
+            startup_nodes=[ClusterNode("127.0.0.1", node.port) for node in self.nodes],
+            decode_responses=decode_responses,
+        )
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+        clients = [redis.Redis(port=node.port, decode_responses=True) for node in self.nodes]
+        for number, client in enumerate(clients):
+            first, last = 5462 * number, min(5462 * number + 5461, 16383)
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            for other in self.nodes:
+                bus = int(next(line for line in other.extra if "cluster-port" in line).split()[1])
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
+        for client in clients:
+            wait_until(
+                lambda client=client: (
+                    "cluster_state:ok" in str(client.execute_command("CLUSTER", "INFO"))
+                    or client.cluster("INFO").get("cluster_state") == "ok"
+                ),
+                seconds=30,
+                what="the cluster",
+            )
+            client.close()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop(kill=True)
+
+
+class ClusterClient(RedisCluster):
+    """A cluster's client that answers what tests ask of one server for the node of shard 1."""
+
+    def info(self, *sections: str):
+        return super().info(*sections, target_nodes=self.get_node_from_key("{1}"))
+
+    def config_resetstat(self):
+        return super().config_resetstat(target_nodes=RedisCluster.PRIMARIES)
+
+    def config_set(self, name: str, value: str):
+        return super().config_set(name, value, target_nodes=RedisCluster.PRIMARIES)
+
+
+@pytest.fixture(scope="session")
+def cluster(worker_id: str) -> Iterator[Cluster]:
+    """This process's cluster of three masters."""
+    running = Cluster(Path(os.environ["TEST_FOLDER"]) / f"cluster-{worker_id}", os.environ["TEST_VALKEY_BINARY"])
+    running.start()
+    yield running
+    running.stop()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _point_at_valkey(valkey: Valkey) -> None:
+def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
     broker = valkey.url.removesuffix("/0") + "/1"
-    django_settings.REDIS_URL = valkey.url
+    django_settings.REDIS_URL = request.getfixturevalue(request.config.getoption("server")).url
     django_settings.CELERY_BROKER_URL = broker
     celery_app.conf.broker_url = broker
 
@@ -71,9 +149,11 @@ def _empty_redis(raw: redis.Redis) -> None:
 
 
 @pytest.fixture
-def raw(valkey: Valkey) -> Iterator[redis.Redis]:
+def raw(request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
     """A plain client beside the product's, to look and to break things."""
-    client = redis.Redis.from_url(valkey.url, decode_responses=True)
+    kind = request.config.getoption("server")
+    running = request.getfixturevalue(kind)
+    client = running.client() if kind == "cluster" else redis.Redis.from_url(running.url, decode_responses=True)
     yield client
     client.close()
 

@@ -148,7 +148,9 @@ def _binary(program: str) -> str:
     return path
 
 
-def valkey_config(folder: Path, *, port: int, password: str = "", fsync: str = "always") -> Path:
+def valkey_config(
+    folder: Path, *, port: int, password: str = "", fsync: str = "always", extra: tuple[str, ...] = ()
+) -> Path:
     """Write the configuration of an embedded server: on disk before it is acknowledged, nothing evicted.
 
     :param folder: gets data, pidfile and configuration.
@@ -169,6 +171,7 @@ def valkey_config(folder: Path, *, port: int, password: str = "", fsync: str = "
         "loglevel warning",
         "set-proc-title no",  # the command line goes on naming this folder, so that a leftover is recognised
     ]
+    lines += extra
     if password:
         lines.append(f"requirepass {password}")
     path.touch(mode=0o600)
@@ -181,12 +184,20 @@ class Valkey:
     """A Valkey or Redis server started by its user and stopped by pid."""
 
     def __init__(
-        self, folder: Path, *, binary: str, port: int | None = None, fsync: str = "always", preload: str = ""
+        self,
+        folder: Path,
+        *,
+        binary: str,
+        port: int | None = None,
+        fsync: str = "always",
+        preload: str = "",
+        extra: tuple[str, ...] = (),
     ) -> None:
         self.folder = folder
         self.binary = binary
         self.fsync = fsync
         self.preload = preload
+        self.extra = extra
         self.port = port or port_pick()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -199,7 +210,7 @@ class Valkey:
 
         :raises TimeoutError: when it does not within 10 s.
         """
-        config = valkey_config(self.folder, port=self.port, fsync=self.fsync)
+        config = valkey_config(self.folder, port=self.port, fsync=self.fsync, extra=self.extra)
         env = {**os.environ, "LD_PRELOAD": self.preload} if self.preload else None
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(

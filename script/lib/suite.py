@@ -17,6 +17,7 @@ from setup import setup
 
 TEST = VAR / "test"
 
+ON_CLUSTER = ("tests/sync", "tests/activities", "tests/flow/test_walking_skeleton.py")
 CHECKS = (
     ("formatting", ["ruff", "format", "--check", "--quiet", "."]),
     ("ruff", ["ruff", "check", "--quiet", "."]),
@@ -111,12 +112,15 @@ def main(arguments: list[str]) -> int:
         step("Linters and contracts")
         clean = checks_run(env)
         step("Tests")
-        chosen = (
-            arguments
-            if any(a.startswith("-n") for a in arguments)
-            else ["-n", str(os.cpu_count() or 2), "--dist", "loadscope", *arguments]
-        )
-        tested = subprocess.run([program("pytest"), *chosen], cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
+        parallel = [] if any(a.startswith("-n") for a in arguments) else ["-n", str(os.cpu_count() or 2)]
+        pytest = [program("pytest"), *parallel, "--dist", "loadscope"]
+        tested = subprocess.run([*pytest, *arguments], cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
+        if not arguments:
+            step("The suites that know Redis only by its commands, on a cluster of three masters")
+            again = subprocess.run(
+                [*pytest, "--server", "cluster", *ON_CLUSTER], cwd=ROOT, env=env, stdin=subprocess.DEVNULL
+            )
+            tested = tested or again.returncode
     except KeyboardInterrupt:
         say("interrupted")
         return 130

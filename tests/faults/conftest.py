@@ -108,6 +108,7 @@ class System:
     def __init__(self, folder: Path, binary: str) -> None:
         self.folder = folder
         self.valkey = Valkey(folder / "valkey", binary=binary)
+        self.redis_url = ""  # another Redis than the Valkey above, which is then only the broker
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.ports: dict[str, int] = {}
 
@@ -118,8 +119,9 @@ class System:
             **os.environ,
             "DATABASE_URL": f"mysql://root@127.0.0.1:{database['PORT']}/{database['NAME']}",
             "DATABASE_WAIT_TIMEOUT_S": "5",
-            "REDIS_URL": self.valkey.url,
+            "REDIS_URL": self.redis_url or self.valkey.url,
             "CELERY_BROKER_URL": self.valkey.url.removesuffix("/0") + "/1",
+            "CACHE_URL": self.valkey.url.removesuffix("/0") + "/2",
             "ENV_FILE": os.devnull,
         }
 

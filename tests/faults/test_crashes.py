@@ -13,6 +13,7 @@ from activities.models import Coupon
 from seize import store
 from seize.keys import shard_of
 from sync.models import DeadLetter
+from tests.conftest import Cluster
 from tests.factories import offer
 from tests.faults.conftest import Sale, agrees, rows_of
 
@@ -136,6 +137,31 @@ def test_r10_one_shopper_wins_two_activities_of_one_shard_over_http(system):
         assert sale.acked == {(activity.pk, 7, 1)}
     system.drained(first)
     assert rows_of(first) | rows_of(second) == {(31, 7, 1), (41, 7, 1)}
+
+
+def test_r12_sale_on_three_masters_one_of_which_is_killed_loses_and_doubles_nothing(system, settings):
+    cluster = Cluster(system.folder / "cluster", system.valkey.binary)
+    cluster.start()
+    system.redis_url = settings.REDIS_URL = cluster.url
+    try:
+        activities = [offer(id=activity_id, stock_total=100) for activity_id in (11, 12, 13)]
+        system.start("web1", "worker1", "beat1")
+        sales = [Sale(system.web_ports(), activity, range(1, 151), threads=3, pause_s=0.02) for activity in activities]
+        sales[0].wait_for(30)
+        for node in cluster.nodes:
+            node.stop(kill=True)
+            time.sleep(0.3)
+            node.start()
+        for sale, activity in zip(sales, activities, strict=True):
+            sale.join()
+            system.drained(activity, seconds=60)
+            assert len(sale.acked) == 100
+            assert rows_of(activity) == sale.acked
+            agrees(activity)
+    finally:
+        for name in list(system.processes):
+            system.kill(name)
+        cluster.stop()
 
 
 def test_readyz_flips_and_recovers_when_redis_stops_and_starts(system):

@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 
 import redis
+from redis.cluster import RedisCluster
 
 from seize import desk
 from seize.keys import LIST_KEY, LIST_STAMP_KEY, seize_keys
@@ -48,13 +49,15 @@ def declare_loaded(activity_id: int = ACTIVITY) -> None:
 def dumps(raw: redis.Redis, activity_id: int = ACTIVITY) -> dict[str, object]:
     """DUMP of every key that a seize of the activity may touch, and of the lists."""
     names = [*seize_keys(activity_id), LIST_KEY, LIST_STAMP_KEY]
-    plain = redis.Redis(connection_pool=redis.ConnectionPool.from_url(_url(raw)))
+    plain = _undecoded(raw)
     try:
         return {name: plain.dump(name) for name in names}
     finally:
         plain.close()
 
 
-def _url(raw: redis.Redis) -> str:
+def _undecoded(raw: redis.Redis):
+    if isinstance(raw, RedisCluster):
+        return RedisCluster(startup_nodes=raw.get_nodes())
     kwargs = raw.connection_pool.connection_kwargs
-    return f"redis://{kwargs['host']}:{kwargs['port']}/0"
+    return redis.Redis(host=kwargs["host"], port=kwargs["port"])

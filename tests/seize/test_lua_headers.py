@@ -51,4 +51,4 @@ def test_scripts_reach_keys_only_through_their_parameters(path):
 
 
 def test_there_are_scripts():
-    assert len(FILES) == 15
+    assert len(FILES) == 16

@@ -57,6 +57,7 @@ def test_l09_queue_that_is_being_drained_gets_no_second_message(broker):
 def test_emptied_redis_is_rebuilt_by_messages(broker, raw):
     activity = offer()
     raw.flushall()
+    broker.flushdb()
     assert dispatch()["rebuild"] == [activity.pk]
     assert [task for task, _headers in messages(broker)] == ["sync.rebuild_activity"]
     assert tasks.rebuild_activity(activity_id=activity.pk)["state"] == "rebuilt"

@@ -147,7 +147,9 @@ def test_l07_p06_drain_killed_between_commit_and_delete_leaves_entries_that_are_
     )
     database = connection.settings_dict
     url = f"mysql://root@127.0.0.1:{database['PORT']}/{database['NAME']}"
-    env = {**os.environ, "DATABASE_URL": url, "REDIS_URL": django_settings.REDIS_URL, "PYTHONPATH": os.getcwd()}
+    broker = django_settings.CELERY_BROKER_URL
+    servers = {"REDIS_URL": django_settings.REDIS_URL, "CELERY_BROKER_URL": broker, "CACHE_URL": broker}
+    env = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": os.getcwd(), **servers}
     died = subprocess.run([sys.executable, str(program)], env=env, capture_output=True, timeout=60)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     assert rows(activity) == {(1, 1), (2, 1), (3, 1)}
