@@ -1,0 +1,1 @@
+"""Measurements; never imported by the product."""

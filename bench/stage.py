@@ -1,0 +1,49 @@
+"""Private servers below var/bench for a measurement, and Django pointed at them."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "script" / "lib")]
+
+from services import MariaDB, Valkey, valkey_binary  # noqa: E402 - found by the line above
+
+FOLDER = ROOT / "var" / "bench"
+
+
+@contextmanager
+def servers(*, fsync: str = "always", database: bool = True) -> Iterator[Valkey]:
+    """A Valkey and, where asked, a migrated MariaDB; Django is set up on both. Stopped at the end."""
+    valkey = Valkey(FOLDER / f"valkey-{fsync}", binary=valkey_binary(), fsync=fsync)
+    mariadb = MariaDB(FOLDER / "mariadb")
+    valkey.start()
+    try:
+        os.environ |= {"REDIS_URL": valkey.url, "ENV_FILE": os.devnull, "LOG_LEVEL": "WARNING"}
+        if database:
+            mariadb.find()
+            mariadb.start()
+            os.environ["DATABASE_URL"] = mariadb.url
+        _django(migrate=database, port=mariadb.port)
+        yield valkey
+    finally:
+        valkey.stop(kill=True)
+        mariadb.stop()
+
+
+def _django(*, migrate: bool, port: int) -> None:
+    import django
+    from django.core.management import call_command
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "couponsite.settings")
+    if migrate:
+        import MySQLdb
+
+        raw = MySQLdb.connect(host="127.0.0.1", port=port, user="root")
+        raw.query("CREATE DATABASE coupons")
+        raw.close()
+    django.setup()
+    if migrate:
+        call_command("migrate", verbosity=0, interactive=False)
