@@ -48,7 +48,7 @@ def readyz(_request: HttpRequest) -> JsonResponse:
     ok = all(check.ok for check in checks)
     body = {
         "status": "ok" if ok else "not ready",
-        "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in checks],
+        "checks": [{"name": check.name, "ok": check.ok, "detail": check.public_detail} for check in checks],
     }
     response = JsonResponse(body, status=200 if ok else 503)
     response["Cache-Control"] = "no-store"

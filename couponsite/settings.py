@@ -216,7 +216,9 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_TIME_LIMIT = 60
 CELERY_TASK_SOFT_TIME_LIMIT = 50
-CELERY_TASK_ANNOTATIONS = {"sync.rebuild_activity": {"time_limit": 80, "soft_time_limit": 75}}
+CELERY_TASK_ANNOTATIONS = {
+    name: {"time_limit": 80, "soft_time_limit": 75} for name in ("sync.rebuild_activity", "sync.reconcile")
+}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     # A worker that was killed gives its message back after this; longer than any task may run.
@@ -289,6 +291,7 @@ X_FRAME_OPTIONS = "DENY"
 if not DEVELOPMENT:
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=True)
+    SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]  # probes come without TLS from inside
     SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=3600)
     if env.bool("BEHIND_PROXY", default=False):
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

@@ -119,20 +119,21 @@ def _client_for(url: str) -> "redis.Redis":
     return redis.Redis(connection_pool=pool)
 
 
-def _addresses(url: str) -> tuple[str | None, list[tuple[str, int]], list[str]]:
-    """Password, (host, port) pairs and path parts of a URL that names several servers."""
+def _addresses(url: str) -> tuple[dict[str, Any], list[tuple[str, int]], list[str]]:
+    """Credentials, (host, port) pairs and path parts of a URL that names several servers."""
     authority, *path = url.partition("://")[2].split("/")
     credentials, _at, hosts = authority.rpartition("@")
-    password = unquote(credentials.partition(":")[2]) or None
+    user, _colon, password = (unquote(part) for part in credentials.partition(":"))
+    given: dict[str, Any] = {name: value for name, value in (("username", user), ("password", password)) if value}
     pairs = [host.rpartition(":") for host in hosts.split(",")]
     try:
-        return password, [(host, int(port)) for host, _colon, port in pairs], path
+        return given, [(host, int(port)) for host, _colon, port in pairs], path
     except ValueError:
         raise StoreUnavailable("REDIS_URL must name host:port,host:port,…") from None
 
 
 def _cluster_client(url: str) -> "redis.Redis":
-    password, addresses, _path = _addresses(url)
+    credentials, addresses, _path = _addresses(url)
     with faults_translated():
         # It speaks the same commands; that its type is another one is no concern of the callers.
         return cast(
@@ -141,16 +142,16 @@ def _cluster_client(url: str) -> "redis.Redis":
                 # Only a client made from a URL takes a class for its connections.
                 url=f"redis://{addresses[0][0]}:{addresses[0][1]}",
                 startup_nodes=[ClusterNode(host, port) for host, port in addresses],
-                password=password,
                 connection_class=_connection_class(redis.Connection),
                 max_connections=settings.REDIS_POOL_SIZE,
+                **credentials,
                 **_options(),
             ),
         )
 
 
 def _sentinel_client(url: str) -> "redis.Redis":
-    password, addresses, path = _addresses(url)
+    credentials, addresses, path = _addresses(url)
     service, database = [*path, "0"][:2] if path else ("", "0")
     if not service:
         raise StoreUnavailable("REDIS_URL must name Sentinel's service: redis+sentinel://host:port,…/service")
@@ -158,7 +159,7 @@ def _sentinel_client(url: str) -> "redis.Redis":
     timeouts = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "retry")}
     sentinel = Sentinel(addresses, sentinel_kwargs=timeouts)
     return sentinel.master_for(
-        service, password=password, db=int(database), max_connections=settings.REDIS_POOL_SIZE, **options
+        service, db=int(database), max_connections=settings.REDIS_POOL_SIZE, **credentials, **options
     )
 
 
@@ -167,14 +168,25 @@ def client() -> "redis.Redis":
     return _client_for(settings.REDIS_URL)
 
 
+def _lost_after_sending(error: BaseException) -> bool:
+    """Whether a cluster's "no node is reachable" hides a command that was sent before: redis-py replaces the error."""
+    while (cause := error.__context__) is not None:
+        if isinstance(cause, ConnectionError | TimeoutError) and not isinstance(cause, _ConnectFailed):
+            return True
+        error = cause
+    return False
+
+
 @contextmanager
-def faults_translated() -> Iterator[None]:
+def faults_translated() -> Iterator[None]:  # noqa: C901 - one table of faults, read top to bottom
     """Turn each Redis fault into the one question that matters: can it have happened?"""
     try:
         yield
     except _ConnectFailed as error:
         raise StoreUnavailable(f"cannot connect to Redis: {error}") from error
     except (MasterNotFoundError, RedisClusterException) as error:
+        if _lost_after_sending(error):
+            raise OutcomeUnknown(f"Redis went away: {error}") from error
         raise StoreUnavailable(f"no Redis master: {error}") from error
     except BusyLoadingError as error:
         raise StoreUnavailable(f"Redis is loading: {error}") from error

@@ -1,5 +1,6 @@
 """What operators ask: is everything there, what waits, how old is it, who is late?"""
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from seize.claims import claim_parse
 from seize.keys import SHARDS
 from sync.models import DeadLetter, Reconciliation
 
-OLDEST_SCAN_MAX = 20_000  # entries of a queue that are looked at for the oldest; a longer queue is late anyway
+log = logging.getLogger(__name__)
+
+OLDEST_SCAN_MAX = 5_000  # entries of a queue that are looked at for the oldest; a longer queue is late anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,11 @@ class Check:
     name: str
     ok: bool
     detail: str = ""
+    is_fault: bool = False  # the detail is an error's text, which may name hosts and users: for staff and the log
+
+    @property
+    def public_detail(self) -> str:
+        return "cannot be reached, see the log" if self.is_fault else self.detail
 
 
 def readiness() -> list[Check]:
@@ -42,7 +50,8 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
     try:
         detail = look()
     except (*STORE_FAULTS, DatabaseError, InterfaceError) as fault:
-        return Check(name, ok=False, detail=str(fault)[:200])
+        log.warning("not ready, %s: %s", name, fault)
+        return Check(name, ok=False, detail=str(fault)[:200], is_fault=True)
     return Check(name, ok=not detail, detail=detail)
 
 
@@ -123,7 +132,9 @@ def beat_ages(*, now: datetime) -> dict[str, float | None]:
 
 def differing() -> list[Reconciliation]:
     """Activities whose last reconciliation found a difference."""
-    return list(Reconciliation.objects.filter(state=Reconciliation.State.DIFFERS).select_related("activity"))
+    return list(
+        Reconciliation.objects.filter(differing_runs__gt=0, activity__settled_at=None).select_related("activity")
+    )
 
 
 def health_report() -> dict[str, object]:

@@ -6,7 +6,7 @@ activity's epoch in the same transaction, and the rebuild that follows counts wi
 
 from datetime import datetime
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
@@ -64,7 +64,11 @@ def letter_replay(*, letter_id: int, reason: str, by: str, now: datetime) -> Dea
     if row is None:
         if activity.issued >= activity.stock_total:
             raise LetterRefused(_("There is no coupon left in the ledger: add stock first."))
-        coupon_of(claim, activity).save(force_insert=True)
+        try:
+            with transaction.atomic():
+                coupon_of(claim, activity).save(force_insert=True)
+        except (DataError, IntegrityError) as error:
+            raise LetterRefused(_("The database refuses this coupon: it can only be discarded.")) from error
         activity.issued += 1
         activity.save(update_fields=["issued"])
     return _letter_decide(letter, state=DeadLetter.State.REPLAYED, reason=reason, by=by, now=now)

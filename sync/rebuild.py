@@ -125,7 +125,7 @@ def _claims_collect(activity: Activity, *, token: str, progress: Progress) -> _C
     claimed = _Claimed()
     discarded = {
         (user_id, seq, seized_ms)
-        for user_id, seq, seized_ms, state in _letters_read(activity)
+        for user_id, seq, seized_ms, state in letters_read(activity)
         if state == DeadLetter.State.DISCARDED
     }
     for number, entry in enumerate(queue.queue_entries(shard=shard_of(activity.pk), activity_id=activity.pk), start=1):
@@ -135,7 +135,7 @@ def _claims_collect(activity: Activity, *, token: str, progress: Progress) -> _C
             claimed.other(claim.user_id, claim.seq, counts=counts)
         _fence_keep(activity.pk, token=token, number=number)
     _session_renew()
-    for user_id, seq, _seized_ms, state in _letters_read(activity):
+    for user_id, seq, _seized_ms, state in letters_read(activity):
         claimed.other(user_id, seq, counts=state != DeadLetter.State.DISCARDED)
     rows = Coupon.objects.filter(activity=activity).order_by().values_list("user_id", "seq")
     for number, (user_id, seq) in enumerate(rows.iterator(chunk_size=10 * CHUNK), start=1):
@@ -145,7 +145,7 @@ def _claims_collect(activity: Activity, *, token: str, progress: Progress) -> _C
     return claimed
 
 
-def _letters_read(activity: Activity) -> Iterator[tuple[int, int, int, str]]:
+def letters_read(activity: Activity) -> Iterator[tuple[int, int, int, str]]:
     """(user id, seq, seized_ms, state) of the activity's letters; one with a uid was a claim and has them all."""
     letters = DeadLetter.objects.filter(activity_id=activity.pk, uid=activity.uid)
     for user_id, seq, seized_ms, state in letters.values_list("user_id", "seq", "seized_ms", "state").iterator():

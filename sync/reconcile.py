@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import Count, Max
 
 from activities.models import Activity, Coupon
@@ -18,8 +18,9 @@ from activities.querysets import CouponQuerySet
 from seize import desk, queue
 from seize.claims import claim_parse
 from seize.keys import shard_of
+from seize.store import StoreRefused
 from sync.models import DeadLetter, Reconciliation
-from sync.rebuild import activity_rebuild
+from sync.rebuild import RebuildLost, activity_rebuild, letters_read
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ NAMES_MAX = 100  # differing shoppers that are written down
 class _Claims:
     """The ledger's side: coupons taken, shoppers that ever took one, and, where names are asked, their highest seqs."""
 
+    epoch: str = ""
     count: int = 0
     holders_count: int = 0
     holders: dict[int, int] = field(default_factory=dict)
@@ -42,7 +44,12 @@ def activities_reconcile(*, now: datetime) -> dict[str, int]:
     """
     states: dict[str, int] = {}
     for activity in Activity.objects.watched():
-        state = activity_reconcile(activity_id=activity.pk, now=now).state
+        try:
+            state = activity_reconcile(activity_id=activity.pk, now=now).state
+        except (RebuildLost, OperationalError, StoreRefused) as fault:
+            # One activity's fault must not keep the others unwatched; the next minute tries it again.
+            log.warning("activity %s could not be reconciled: %s", activity.pk, fault)
+            state = "FAILED"
         states[state] = states.get(state, 0) + 1
     return states
 
@@ -56,10 +63,12 @@ def activity_reconcile(*, activity_id: int, now: datetime, names: bool = False) 
     before = Reconciliation.objects.filter(pk=activity_id).first()
     runs = before.differing_runs if before else 0
     result = Reconciliation(activity_id=activity_id, checked_at=now, state=Reconciliation.State.SKIPPED)
+    result.differing_runs = runs  # a skipped run says nothing, for the better or the worse
     first = desk.sold_read(activity_id=activity_id)
     claims = _claims_read(activity_id, with_names=False)
     last = desk.sold_read(activity_id=activity_id)
-    if first is not None and last is not None and first.epoch == last.epoch:
+    # The row's epoch is ahead from a discard, or the start of a rebuild, until that rebuild is done.
+    if first is not None and last is not None and first.epoch == claims.epoch == last.epoch:
         result.claims, result.sold_first, result.sold_last = claims.count, first.sold, last.sold
         agrees = first.sold <= claims.count <= last.sold
         agrees = agrees and first.holders <= claims.holders_count <= last.holders
@@ -70,8 +79,9 @@ def activity_reconcile(*, activity_id: int, now: datetime, names: bool = False) 
             if any(result.differences.values()):
                 result.state = Reconciliation.State.DIFFERS
                 result.differing_runs = max(result.differing_runs, 1)
-    result.save()
-    if result.differing_runs:
+    values = {f.attname: getattr(result, f.attname) for f in Reconciliation._meta.fields if not f.primary_key}
+    Reconciliation.objects.update_or_create(activity_id=activity_id, defaults=values)
+    if result.state == Reconciliation.State.DIFFERS:
         log.error("activity %s differs: %s", activity_id, _described(result))
         _repair(result)
     return result
@@ -92,20 +102,24 @@ def _claims_read(activity_id: int, *, with_names: bool) -> _Claims:
     Letters and rows are read from one snapshot, taken after the queue. Counting leaves the rows where they
     are; only what is not a row yet, and the rows of the same shoppers, come here.
     """
-    activity = Activity.objects.get(pk=activity_id)
     others: set[tuple[int, int]] = set()
     discarded: set[tuple[int, int]] = set()
-    for entry in queue.queue_entries(shard=shard_of(activity_id), activity_id=activity_id):
-        claim = claim_parse(entry)
-        if claim is not None and claim.uid == activity.uid:
-            others.add((claim.user_id, claim.seq))
+    waiting = [claim_parse(e) for e in queue.queue_entries(shard=shard_of(activity_id), activity_id=activity_id)]
     found = _Claims()
     with _snapshot():
-        letters = DeadLetter.objects.filter(activity_id=activity_id, uid=activity.uid)
-        for user_id, seq, state in letters.values_list("user_id", "seq", "state"):
-            assert user_id is not None
-            assert seq is not None
-            (discarded if state == DeadLetter.State.DISCARDED else others).add((user_id, seq))
+        activity = Activity.objects.get(pk=activity_id)
+        found.epoch = str(activity.epoch)
+        given_up: set[tuple[int, int, int]] = set()
+        for user_id, seq, seized_ms, state in letters_read(activity):
+            if state == DeadLetter.State.DISCARDED:
+                discarded.add((user_id, seq))
+                given_up.add((user_id, seq, seized_ms))
+            else:
+                others.add((user_id, seq))
+        for claim in waiting:
+            if claim is not None and claim.uid == activity.uid:
+                is_given_up = (claim.user_id, claim.seq, claim.seized_ms) in given_up
+                (discarded if is_given_up else others).add((claim.user_id, claim.seq))
         rows = Coupon.objects.filter(activity=activity).order_by()
         users = {user_id for user_id, _seq in others | discarded}
         there = _rows_of(rows, users)
@@ -151,7 +165,14 @@ def _differences(activity_id: int, epoch: str) -> dict[str, list[list[int]]]:
 
 
 def _repair(result: Reconciliation) -> None:
-    """Rebuild where Redis would sell too much. What only Redis holds is reported and left: the ledger may be wrong."""
+    """Rebuild where Redis would sell too much. What only Redis holds is reported and left: the ledger may be wrong.
+
+    Both at once: a rebuild would forget what only Redis holds, so staff have to decide, and the log says so.
+    """
     sells_too_much = result.claims > result.sold_last or bool(result.differences.get("not_held"))
-    if result.differing_runs > 1 and sells_too_much and not result.differences.get("held_only"):
+    if result.differing_runs <= 1 or not sells_too_much:
+        return
+    if result.differences.get("held_only"):
+        log.critical("activity %s sells too much and is not rebuilt: pause it and decide", result.activity_id)
+    else:
         log.error("activity %s is rebuilt: %s", result.activity_id, activity_rebuild(activity_id=result.activity_id))

@@ -232,8 +232,8 @@ def main(arguments: list[str]) -> int:
         follower.start()
         if development and (seeded := manage("seed_demo", env=env)).returncode != 0:
             say(f"seed_demo: {(seeded.stderr or seeded.stdout).strip()}")
-        servers_check(env)
         ready_wait(supervisord, port=port, flower_port=flower_port, development=development)
+        servers_check(env)
         say("\nReady. Ctrl-C stops everything.\n")
         addresses_print(port, flower_port)
         if development:

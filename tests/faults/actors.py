@@ -14,7 +14,7 @@ _here = threading.local()
 
 
 class Killed(BaseException):
-    """The process died here: no handler of the product's runs, and the database rolls back."""
+    """The process died here: no ``except Exception`` runs, and the database rolls back. A ``finally`` does run."""
 
 
 class Actor(threading.Thread):
@@ -57,16 +57,22 @@ class Actor(threading.Thread):
             raise Killed
         self.steps += 1
 
-    def step(self) -> bool:
+    @property
+    def ended(self) -> bool:
+        return self._free
+
+    def step(self, *, patience_s: float = BLOCKED_S) -> bool:
         """Let it do one thing; False when it has ended, or waits for a lock."""
         if not self.is_alive() or self._free:
             return False
         self._go.release()
-        return self._arrived.acquire(timeout=BLOCKED_S) and not self._free
+        return self._arrived.acquire(timeout=patience_s) and not self._free
 
     def walk(self, steps: int) -> bool:
-        """So many steps; False when it ended, or blocked, before."""
-        return all(self.step() for _ in range(steps))
+        """So many steps, alone, so that nothing can block it; False when it ended before."""
+        walked = all(self.step(patience_s=30) for _ in range(steps))
+        assert walked or self.ended, "it neither stepped nor ended"
+        return walked
 
     def finish(self) -> None:
         """To the end, without waiting any more."""

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
+from activities.contention import ContentionLost
 from seize.management.base import Command as BaseCommand
 from seize.management.base import UsageError
 from sync.letters import LetterRefused, letter_discard, letter_replay
@@ -36,6 +37,6 @@ class Command(BaseCommand):
         for letter_id in options["id"]:
             try:
                 decide(letter_id=letter_id, reason=options["reason"], by=options["by"], now=timezone.now())
-            except LetterRefused as refused:
+            except (LetterRefused, ContentionLost) as refused:
                 raise UsageError(f"letter {letter_id}: {refused}") from refused
             self.stdout.write(f"letter {letter_id}: {options['what']} done")
