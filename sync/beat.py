@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from django.db import DatabaseError, InterfaceError
 from django_celery_beat.schedulers import DatabaseScheduler
 
 from seize import store
@@ -25,7 +26,12 @@ class SingleBeatScheduler(DatabaseScheduler):
         """Send what is due, or nothing while another beat leads; returns seconds until the next tick."""
         if not self._leads_now():
             return STANDBY_S
-        return float(super().tick(*args, **kwargs))
+        try:
+            return float(super().tick(*args, **kwargs))
+        except (DatabaseError, InterfaceError) as fault:
+            # The schedule it has in memory is good enough for the next try.
+            log.warning("beat waits for the database: %s", fault)
+            return STANDBY_S
 
     def _leads_now(self) -> bool:
         try:

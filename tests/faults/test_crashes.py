@@ -71,8 +71,10 @@ def test_r06_database_down_during_a_sale_stops_neither_shoppers_nor_in_the_end_t
         call_command("schedule", verbosity=0)
         activity = offer(stock_total=300)
         system.start("web1", "worker1", "beat1")
-        sale = Sale(system.web_ports(), activity, range(1, 401), threads=8, pause_s=0.01)
+        sale = Sale(system.web_ports(), activity, range(1, 401), threads=4, pause_s=0.05)
         sale.wait_for(50)
+        # Beat and worker are at work: one that only starts now would die, and only a supervisor restarts it.
+        wait_until(Coupon.objects.exists, seconds=30, what="the first row")
         connection.close()
         database.process.kill()
         database.process.wait()

@@ -4,7 +4,9 @@ import json
 
 import pytest
 from django.core.management import call_command
+from django.db import OperationalError
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
+from django_celery_beat.schedulers import DatabaseScheduler
 
 from couponsite.celery import app
 from seize import store
@@ -111,6 +113,21 @@ def test_of_two_beats_one_sends_and_the_other_takes_over(broker, raw):
     first.tick()
     assert (first.leads, second.leads) == (False, True)
     second.close()
+
+
+def test_beat_outlives_a_database_that_is_away(monkeypatch):
+    schedule_create()
+    beat = SingleBeatScheduler(app=app, lazy=False)
+
+    def away(*_arguments: object, **_more: object) -> None:
+        raise OperationalError(2002, "Can't connect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DatabaseScheduler, "tick", away)
+        assert beat.tick() == 1.0
+    beat.tick()
+    assert beat.leads is True
+    beat.close()
 
 
 def test_beat_waits_quietly_while_redis_is_away(settings):
