@@ -20,6 +20,7 @@ from activities.changes import CHANGES
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import Activity, Coupon
 from activities.querysets import ActivityQuerySet, CouponQuerySet
+from activities.readonly import ReadOnlyAdmin
 from activities.statuses import CouponStatus, EffectiveStatus
 from seize import desk
 
@@ -284,24 +285,14 @@ class EffectiveCouponFilter(admin.SimpleListFilter):
 
 
 @admin.register(Coupon)
-class CouponAdmin(ModelAdmin):
+class CouponAdmin(ReadOnlyAdmin):
     """Coupons to look up; nobody edits the ledger."""
 
     list_display = ("id", "activity", "user_id", "seq", "show_status", "seized_at", "expires_at")
     list_filter = (EffectiveCouponFilter, "kind")
     search_fields = ("user_id__exact", "id__exact")
     list_select_related = ("activity",)
-    show_full_result_count = False
     list_per_page = 50
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Coupon | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Coupon | None = None) -> bool:
-        return False
 
     @display(description=_("status"), label=COUPON_COLOURS)
     def show_status(self, obj: Coupon) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -21,6 +20,7 @@ from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from activities.confirmation import confirmation_button, confirmation_view
+from activities.readonly import ReadOnlyAdmin
 from sync.letters import LetterRefused, letter_discard, letter_replay
 from sync.models import DeadLetter, Reconciliation
 
@@ -42,27 +42,13 @@ DECISIONS = {
 }
 
 
-class _ReadOnlyAdmin(ModelAdmin):
-    """Rows to look at; nobody adds, edits or deletes them."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-
 @admin.register(DeadLetter)
-class DeadLetterAdmin(_ReadOnlyAdmin):
+class DeadLetterAdmin(ReadOnlyAdmin):
     """Claims that could not become coupons: why, since when, and the two decisions."""
 
     list_display = ("id", "activity_id", "user_id", "seq", "reason", "state", "created_at", "decided_by")
     list_filter = ("state", "reason")
     search_fields = ("activity_id__exact", "user_id__exact", "field")
-    show_full_result_count = False
     actions_detail = tuple(DECISIONS)
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
@@ -100,13 +86,12 @@ class DeadLetterAdmin(_ReadOnlyAdmin):
 
 
 @admin.register(Reconciliation)
-class ReconciliationAdmin(_ReadOnlyAdmin):
+class ReconciliationAdmin(ReadOnlyAdmin):
     """The last reconciliation of each activity."""
 
     list_display = ("activity", "state", "checked_at", "claims", "sold_first", "sold_last", "differing_runs")
     list_filter = ("state",)
     list_select_related = ("activity",)
-    show_full_result_count = False
 
 
 class _TaskSelectWidget(UnfoldAdminSelectWidget, beat_admin.TaskSelectWidget):

@@ -7,9 +7,8 @@ from typing import Any
 import orjson
 from django.core.management.base import CommandParser
 
-from activities.models import Activity
 from seize.management.base import Command as BaseCommand
-from seize.management.base import UsageError
+from sync.management.selection import activities_selected, activity_option
 from sync.rebuild import activity_rebuild
 
 
@@ -17,15 +16,10 @@ class Command(BaseCommand):
     help = "Rebuild one activity, or all that are watched; one line of JSON each. Safe to repeat and to interrupt."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--activity", type=int, help="only this activity's id")
+        activity_option(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        watched = Activity.objects.watched().order_by("id")
-        if options["activity"] is not None:
-            watched = watched.filter(pk=options["activity"])
-            if not watched:
-                raise UsageError(f"there is no published, unsettled activity {options['activity']}.")
-        for activity in watched:
+        for activity in activities_selected(options["activity"]):
             began = time.monotonic()
             result = activity_rebuild(activity_id=activity.pk, progress=self._progress if sys.stderr.isatty() else None)
             seconds = round(time.monotonic() - began, 3)

@@ -6,9 +6,8 @@ import orjson
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from activities.models import Activity
 from seize.management.base import Command as BaseCommand
-from seize.management.base import UsageError
+from sync.management.selection import activities_selected, activity_option
 from sync.models import Reconciliation
 from sync.reconcile import activity_reconcile
 
@@ -17,17 +16,12 @@ class Command(BaseCommand):
     help = "Reconcile one activity, or all that are watched; exit code 1 when anything differs. Safe beside a sale."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--activity", type=int, help="only this activity's id")
+        activity_option(parser)
         parser.add_argument("--json", action="store_true", help="one line of JSON an activity")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        watched = Activity.objects.watched().order_by("id")
-        if options["activity"] is not None:
-            watched = watched.filter(pk=options["activity"])
-            if not watched:
-                raise UsageError(f"there is no published, unsettled activity {options['activity']}.")
         differing = 0
-        for activity in watched:
+        for activity in activities_selected(options["activity"]):
             result = activity_reconcile(activity_id=activity.pk, now=timezone.now(), names=True)
             differing += result.state == Reconciliation.State.DIFFERS
             self._write(result, as_json=options["json"])
