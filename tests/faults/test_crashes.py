@@ -1,5 +1,6 @@
 """Processes die; nothing that was acknowledged is lost, nothing is doubled, and all goes on by itself."""
 
+import os
 import random
 import signal
 import time
@@ -14,7 +15,7 @@ from seize import store
 from seize.keys import shard_of
 from sync.models import DeadLetter
 from tests.conftest import Cluster
-from tests.factories import offer
+from tests.factories import offer, shards_declare_loaded
 from tests.faults.conftest import Sale, agrees, rows_of
 
 pytestmark = pytest.mark.faults
@@ -185,5 +186,42 @@ def test_readyz_flips_and_recovers_when_redis_stops_and_starts(system):
     system.valkey.stop(kill=True)
     wait_until(lambda: status() == 503, seconds=2, what="not ready without Redis")
     system.valkey.start()
-    wait_until(lambda: status() == 200, seconds=10, what="ready again")
+    wait_until(lambda: status() == 200, seconds=5, what="ready again")
     assert store.time_us() > 0
+    os.kill(system.valkey.process.pid, signal.SIGSTOP)  # it hangs instead
+    wait_until(lambda: status() == 503, seconds=2, what="not ready on a Redis that hangs")
+    os.kill(system.valkey.process.pid, signal.SIGCONT)
+    wait_until(lambda: status() == 200, seconds=5, what="ready once more")
+
+
+def test_readyz_flips_and_recovers_when_the_database_hangs_stops_and_starts(system, tmp_path, client):
+    """In this process, on a MariaDB of its own; the shards are loaded, so that only the database decides."""
+    shards_declare_loaded()
+    database = MariaDB(tmp_path / "mariadb")
+    database.start()
+    connection.close()
+    shared_port = connection.settings_dict["PORT"]
+    try:
+        with _server_connection(database.port) as raw:
+            raw.query(f"CREATE DATABASE {connection.settings_dict['NAME']}")
+        connection.settings_dict["PORT"] = database.port
+        call_command("migrate", verbosity=0, interactive=False)
+
+        def status() -> int:
+            return client.get("/readyz").status_code
+
+        assert status() == 200
+        os.kill(database.process.pid, signal.SIGSTOP)
+        wait_until(lambda: status() == 503, seconds=2, what="not ready on a database that hangs")
+        os.kill(database.process.pid, signal.SIGCONT)
+        wait_until(lambda: status() == 200, seconds=5, what="ready again")
+        connection.close()
+        database.process.kill()
+        database.process.wait()
+        wait_until(lambda: status() == 503, seconds=2, what="not ready without the database")
+        database.start(keep=True)
+        wait_until(lambda: status() == 200, seconds=5, what="ready once more")
+    finally:
+        connection.close()
+        connection.settings_dict["PORT"] = shared_port
+        database.stop()

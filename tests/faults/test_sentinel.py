@@ -1,0 +1,75 @@
+"""R5 with a real Sentinel: the master dies, Sentinel promotes the replica, and the product follows by itself."""
+
+import subprocess
+
+import pytest
+import redis
+from services import Valkey, port_answers, port_pick, wait_until
+
+from activities.models import Coupon
+from seize import store
+from seize.outcomes import Refused, Won
+from seize.requests import SeizeRequest
+from seize.services import coupon_seize
+from sync.comparison import ledger_compare
+from sync.rebuild import activity_rebuild
+from tests.factories import drain, offer
+from tests.faults.conftest import agrees
+
+pytestmark = pytest.mark.faults
+
+
+def press(activity, user_id: int):
+    return coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=user_id)
+
+
+@pytest.fixture
+def sentinel(system, tmp_path):
+    """One Sentinel over the system's Valkey and a replica of it; its URL."""
+    replica = Valkey(tmp_path / "replica", binary=system.valkey.binary)
+    replica.start()
+    replica_client = redis.Redis(port=replica.port, decode_responses=True)
+    replica_client.replicaof("127.0.0.1", system.valkey.port)
+    wait_until(lambda: replica_client.info("replication")["master_link_status"] == "up", seconds=20, what="the replica")
+    port, config = port_pick(), tmp_path / "sentinel.conf"
+    config.write_text(
+        f"port {port}\nbind 127.0.0.1\nsentinel monitor shop 127.0.0.1 {system.valkey.port} 1\n"
+        "sentinel down-after-milliseconds shop 1000\nsentinel failover-timeout shop 5000\n"
+    )
+    with (tmp_path / "sentinel.log").open("wb") as log:
+        process = subprocess.Popen([system.valkey.binary, str(config), "--sentinel"], stdout=log, stderr=log)
+    watcher = redis.Redis(port=port, decode_responses=True)
+    try:
+        wait_until(lambda: port_answers(port), seconds=10, what="Sentinel")
+        wait_until(lambda: watcher.sentinel_slaves("shop"), seconds=20, what="Sentinel to see the replica")
+        yield f"redis+sentinel://127.0.0.1:{port}/shop"
+    finally:
+        watcher.close()
+        replica_client.close()
+        process.kill()
+        process.wait(10)
+        replica.stop(kill=True)
+
+
+def test_r05_sentinel_promotes_the_replica_and_the_sale_goes_on_with_exact_counts(system, settings, sentinel):
+    settings.REDIS_URL = sentinel
+    activity = offer(stock_total=10)
+    for user_id in range(1, 5):
+        assert isinstance(press(activity, user_id), Won)
+    drain(activity)
+    system.valkey.stop(kill=True)
+
+    def reopened() -> bool:
+        try:
+            ledger_compare(rebuild=lambda activity_id: activity_rebuild(activity_id=activity_id))
+            outcome = press(activity, 1)
+        except (store.StoreUnavailable, store.OutcomeUnknown):
+            return False
+        return not isinstance(outcome, Refused)
+
+    wait_until(reopened, seconds=40, what="the sale on the promoted replica")
+    winners = [user_id for user_id in range(100, 120) if isinstance(press(activity, user_id), Won)]
+    drain(activity)
+    assert len(winners) == 6
+    assert Coupon.objects.count() == 10
+    agrees(activity)
