@@ -4,6 +4,7 @@ import re
 from datetime import datetime
 
 from activities.admission import terms_body, unix_ms
+from activities.coupons import coupon_of
 from activities.models import Activity, Coupon
 from seize.claims import Claim, claims_lookup
 from seize.responses import rfc3339
@@ -34,7 +35,7 @@ def wallet_page(*, user_id: int, cursor: str | None, now: datetime) -> dict[str,
     page = page[:PAGE_SIZE]
     arrived = {(coupon.activity_id, coupon.seq) for coupon in page}
     waiting = [pair for pair in waiting if (pair[0].activity_id, pair[0].seq) not in arrived]
-    results = [_pending_body(claim, activity, now=now) for claim, activity in waiting]
+    results = [_coupon_body(coupon_of(claim, activity), now=now) for claim, activity in waiting]
     results += [_coupon_body(coupon, now=now) for coupon in page]
     return {
         "server_time": rfc3339(unix_ms(now)),
@@ -69,18 +70,6 @@ def _without_rows(pending: list[tuple[Claim, Activity]], *, user_id: int) -> lis
     of_pending = Coupon.objects.filter(user_id=user_id, activity__in=[activity for _claim, activity in pending])
     rows = set(of_pending.values_list("activity_id", "seq"))
     return [(claim, activity) for claim, activity in pending if (claim.activity_id, claim.seq) not in rows]
-
-
-def _pending_body(claim: Claim, activity: Activity, *, now: datetime) -> dict[str, object]:
-    seized_at = datetime.fromtimestamp(claim.seized_ms / 1000, tz=now.tzinfo)
-    coming = Coupon(
-        activity=activity,
-        seq=claim.seq,
-        seized_at=seized_at,
-        expires_at=activity.coupon_expires_at(seized_at=seized_at),
-        **{term: getattr(activity, term) for term in Coupon.TERMS},
-    )
-    return _coupon_body(coupon=coming, now=now)
 
 
 def _coupon_body(coupon: Coupon, *, now: datetime) -> dict[str, object]:

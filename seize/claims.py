@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from seize import queue
 from seize.keys import shard_of
 from seize.requests import ID_MAX
+from seize.times import moment_of
 
 _FIELD = re.compile(r"([1-9][0-9]{0,18}):([1-9][0-9]{0,18}):([1-9][0-9]{0,6})")
 _VALUE = re.compile(r"([1-9][0-9]{0,13}):([0-9A-Za-z]{1,32})")
@@ -21,6 +23,11 @@ class Claim:
     seq: int
     seized_ms: int
     uid: str
+
+    @property
+    def seized_at(self) -> datetime:
+        """The instant of seizing, exactly to its millisecond."""
+        return moment_of(self.seized_ms)
 
 
 def claim_field(*, activity_id: int, user_id: int, seq: int) -> str:

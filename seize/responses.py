@@ -1,18 +1,17 @@
 """What a shopper reads: outcomes as status, body and headers; the same for the view and every faster front."""
 
 import math
-from datetime import UTC, datetime
 
 from seize.outcomes import Refusal, Refused, Won
 from seize.problems import Problem, retry_after
+from seize.times import moment_of
 
 CLAIM_URL = "/market/consumer/activity/{}/claim"
 
 
 def rfc3339(unix_ms: int) -> str:
     """Unix ms as RFC 3339 text in UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(unix_ms // 1000, tz=UTC).replace(microsecond=unix_ms % 1000 * 1000)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment_of(unix_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def won_response(won: Won) -> tuple[int, dict[str, object]]:

@@ -8,12 +8,11 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, transaction
 
+from activities.coupons import coupon_of
 from activities.models import Activity, Coupon
-from activities.statuses import ActivityStatus, CouponStatus
 from seize import queue, store
 from seize.claims import Claim, claim_parse
 from seize.queue import Entry
@@ -230,7 +229,7 @@ def _compared_with_rows(claims: Claims, activity: Activity) -> tuple[Claims, Cla
         row_seized_at = seized.get((claim.user_id, claim.seq))
         if row_seized_at is None:
             fresh.append((entry, claim))
-        elif row_seized_at == seized_at(claim):
+        elif row_seized_at == claim.seized_at:
             replays.append((entry, claim))
         else:
             conflicts.append((entry, claim))
@@ -248,26 +247,3 @@ def _letters_write(letters: Sequence[DeadLetter]) -> int:
 def room_of(activity: Activity) -> int:
     """How many more coupons the ledger may hold; true only under the row's lock."""
     return activity.stock_total - activity.issued
-
-
-def seized_at(claim: Claim) -> datetime:
-    """The instant of a claim, exactly to its millisecond."""
-    return datetime.fromtimestamp(claim.seized_ms // 1000, tz=UTC).replace(microsecond=claim.seized_ms % 1000 * 1000)
-
-
-def coupon_of(claim: Claim, activity: Activity) -> Coupon:
-    """The coupon that a claim becomes: today's terms frozen, valid from the moment of seizing.
-
-    A claim that was waiting when its activity was voided becomes a void coupon.
-    """
-    moment = seized_at(claim)
-    voided = activity.status == ActivityStatus.VOIDED
-    return Coupon(
-        activity=activity,
-        user_id=claim.user_id,
-        seq=claim.seq,
-        status=CouponStatus.VOIDED if voided else CouponStatus.UNUSED,
-        seized_at=moment,
-        expires_at=activity.coupon_expires_at(seized_at=moment),
-        **{term: getattr(activity, term) for term in Coupon.TERMS},
-    )

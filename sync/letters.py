@@ -11,11 +11,11 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from activities.contention import contention_retried
+from activities.coupons import coupon_of
 from activities.models import Activity, Coupon
 from seize.claims import Claim, claim_parse
 from seize.queue import Entry
 from sync.dispatch import rebuild_send
-from sync.drain import coupon_of, seized_at
 from sync.models import DeadLetter
 
 
@@ -59,7 +59,7 @@ def letter_replay(*, letter_id: int, reason: str, by: str, now: datetime) -> Dea
     if claim is None or activity is None or activity.uid != claim.uid:
         raise LetterRefused(_("It belongs to no activity that is there: it can only be discarded."))
     row = Coupon.objects.filter(activity=activity, user_id=claim.user_id, seq=claim.seq).first()
-    if row is not None and row.seized_at != seized_at(claim):
+    if row is not None and row.seized_at != claim.seized_at:
         raise LetterRefused(_("The shopper has this coupon from another time: it can only be discarded."))
     if row is None:
         if activity.issued >= activity.stock_total:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import MySQLdb
 import pytest
-from services import pid_is_alive, port_pick, processes, wait_until
+from services import descendants, pid_is_alive, port_pick, processes, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,11 +58,8 @@ class RunningServer:
 
     def pids(self) -> set[int]:
         """Every process that names this server's folder or descends from it."""
-        rows = processes()
-        found = {self.process.pid} | {pid for pid, (_ppid, command) in rows.items() if str(self.folder) in command}
-        while more := {pid for pid, (ppid, _command) in rows.items() if ppid in found} - found:
-            found |= more
-        return found
+        named = {pid for pid, (_ppid, command) in processes().items() if str(self.folder) in command}
+        return named.union(*(descendants(pid) for pid in {self.process.pid, *named}))
 
     def get(self, path: str, *, port: int | None = None, **headers: str) -> dict[str, object]:
         request = urllib.request.Request(f"http://127.0.0.1:{port or self.port}{path}", headers=headers)
