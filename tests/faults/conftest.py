@@ -1,5 +1,6 @@
 """A whole system of real processes that a test may kill, and shoppers who write down every acknowledgement."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -111,6 +112,16 @@ class System:
         self.redis_url = ""  # another Redis than the Valkey above, which is then only the broker
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.ports: dict[str, int] = {}
+        self._over = threading.Event()
+        self._supervisor = threading.Thread(target=self._supervise, daemon=True)
+        self._supervisor.start()
+
+    def _supervise(self) -> None:
+        """Restart what ends by itself, as supervisord does in production: Celery ends on some broken connections."""
+        while not self._over.wait(0.5):
+            for name, process in list(self.processes.items()):
+                if process.poll() is not None and self.processes.get(name) is process:
+                    self.processes[name] = self._spawn(name)
 
     @property
     def env(self) -> dict[str, str]:
@@ -154,13 +165,16 @@ class System:
     def kill(self, name: str) -> None:
         """SIGKILL a process and its children, all at once."""
         process = self.processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(10)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         os.killpg(self.processes[name].pid, number)
 
     def stop(self) -> None:
+        self._over.set()
+        self._supervisor.join(10)
         for name in list(self.processes):
             self.kill(name)
         self.valkey.stop(kill=True)
