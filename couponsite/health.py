@@ -12,24 +12,34 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from activities.admission import STORE_FAULTS
+from seize import store
 from sync import health
 
 _stopping = threading.Event()
 
 
 def stopping_on_sigterm() -> None:
-    """From SIGTERM on this process is not ready: it finishes what it has, and gets nothing new."""
+    """From SIGTERM on ``/readyz`` says 503, and after ``STOP_GRACE_S`` seconds the server stops as it would have.
+
+    In these seconds a load balancer that asks sees it and sends nothing new; what still comes is answered.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
     previous = signal.getsignal(signal.SIGTERM)
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if _stopping.is_set() or not callable(previous):
+            return
         _stopping.set()
-        if callable(previous):
+        if settings.STOP_GRACE_S:
+            timer = threading.Timer(settings.STOP_GRACE_S, previous, (number, frame))
+            timer.daemon = True
+            timer.start()
+        else:
             previous(number, frame)
 
     signal.signal(signal.SIGTERM, stop)
@@ -58,38 +68,56 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 class _Collector:
     """Asks Redis and the ledger when it is scraped: the same from every process, so nothing has to be shared."""
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         up = GaugeMetricFamily("coupons_ready", "1 when the check holds", labels=["check"])
         for check in health.readiness():
             up.add_metric([check.name], float(check.ok))
         yield up
-        for family in (self._queues, self._letters, self._differing, self._beats):
+        for family in (self._queues, self._servers, self._letters, self._reconciled, self._beats):
             try:
                 yield from family()
             except (*STORE_FAULTS, DatabaseError, InterfaceError):
                 continue  # coupons_ready says so
 
-    def _queues(self) -> Iterator[GaugeMetricFamily]:
+    def _queues(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily("coupons_queue_waiting", "Claims that wait for the ledger", labels=["shard"])
         oldest = GaugeMetricFamily("coupons_queue_oldest_seconds", "Age of the oldest of them", labels=["shard"])
+        drained = CounterMetricFamily("coupons_drained", "Claims that the ledger took over", labels=["shard"])
         for state in health.queue_states():
             waiting.add_metric([str(state.shard)], state.waiting)
             oldest.add_metric([str(state.shard)], state.oldest_s or 0)
-        yield waiting
-        yield oldest
+            drained.add_metric([str(state.shard)], state.drained_total)
+        yield from (waiting, oldest, drained)
 
-    def _letters(self) -> Iterator[GaugeMetricFamily]:
+    def _servers(self) -> Iterator[Metric]:
+        durable = GaugeMetricFamily(
+            "coupons_redis_durable", "1 when what this master acknowledges is on disk", labels=["server"]
+        )
+        keeps = GaugeMetricFamily("coupons_redis_noeviction", "1 when it never evicts", labels=["server"])
+        memory = GaugeMetricFamily("coupons_redis_memory_bytes", "Memory that it uses", labels=["server"])
+        for facts in store.server_facts():
+            durable.add_metric([facts.name], float(facts.durable))
+            keeps.add_metric([facts.name], float(facts.keeps_all))
+            memory.add_metric([facts.name], facts.memory_bytes)
+        yield from (durable, keeps, memory)
+
+    def _letters(self) -> Iterator[Metric]:
         letters = GaugeMetricFamily("coupons_dead_letters_waiting", "Dead letters to decide", labels=["reason"])
         for reason, number in health.letters_waiting().items():
             letters.add_metric([reason], number)
         yield letters
 
-    def _differing(self) -> Iterator[GaugeMetricFamily]:
+    def _reconciled(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "coupons_reconcile_differing", "Activities whose last reconciliation differs", value=len(health.differing())
         )
+        age_s = health.reconciled_age_s(now=datetime.now(UTC))
+        if age_s is not None:
+            yield GaugeMetricFamily(
+                "coupons_reconcile_age_seconds", "Age of the oldest last reconciliation of an activity", value=age_s
+            )
 
-    def _beats(self) -> Iterator[GaugeMetricFamily]:
+    def _beats(self) -> Iterator[Metric]:
         ages = GaugeMetricFamily("coupons_beat_age_seconds", "Seconds since a beat entry was sent", labels=["entry"])
         for entry, age_s in health.beat_ages(now=datetime.now(UTC)).items():
             if age_s is not None:

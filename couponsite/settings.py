@@ -237,6 +237,7 @@ CELERY_BEAT_MAX_LOOP_INTERVAL = 1
 # -- Health: who may read /metrics; in production nobody without the token ------------------------------
 
 METRICS_TOKEN = env("METRICS_TOKEN", default="")
+STOP_GRACE_S = env.float("STOP_GRACE_S", default=0.0 if DEVELOPMENT else 3.0)
 
 # -- Sync -----------------------------------------------------------------------------------------
 

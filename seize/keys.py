@@ -50,6 +50,16 @@ def queue_key(shard: int) -> str:
     return f"QUEUE:COUPON:SEIZE:SYNC:{{{shard}}}"
 
 
+def drained_key(shard: int) -> str:
+    """Hash that counts what left the queue: for the drain rate."""
+    return f"COUPON:DRAINED:{{{shard}}}"
+
+
+def probe_key(shard: int) -> str:
+    """String that probes write, to see that the shard's master takes writes."""
+    return f"COUPON:PROBE:{{{shard}}}"
+
+
 def lease_key(name: str) -> str:
     """String that one process at a time may hold; see ``store.Lease``."""
     return f"LEASE:{{{name}}}"

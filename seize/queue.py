@@ -6,7 +6,7 @@ Faults are those of :mod:`seize.store`.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from seize.keys import queue_key, seize_keys
+from seize.keys import drained_key, queue_key, seize_keys
 from seize.store import client, faults_translated, script_call
 
 
@@ -69,8 +69,30 @@ def _entry_arguments(entries: Sequence[Entry]) -> list[bytes]:
 
 def queue_delete(*, shard: int, entries: Sequence[Entry]) -> int:
     """Remove claims that the ledger has, each only if its value is unchanged; the number removed."""
-    arguments = _entry_arguments(entries)
-    return int(script_call("queue_delete", (queue_key(shard),), arguments))
+    keys = (queue_key(shard), drained_key(shard))
+    return int(script_call("queue_delete", keys, _entry_arguments(entries)))
+
+
+class Drained(NamedTuple):
+    """Claims that left a queue: since Redis last lost its data, and a second over the last ten that are complete."""
+
+    total: int
+    per_second: float
+
+
+def queue_drained(shards: Sequence[int], *, now_s: int) -> list[Drained]:
+    """What left each queue, in one round trip; ``now_s`` is Redis' clock, Unix time in s."""
+    with faults_translated():
+        pipeline = client().pipeline(transaction=False)
+        for shard in shards:
+            pipeline.hmget(drained_key(shard), ["total", "at", "now", "before"])
+        replies = pipeline.execute()
+    current = now_s // 10
+    drained = []
+    for total, at, now, before in replies:
+        complete = {current: before, current - 1: now}.get(int(at or 0), 0)
+        drained.append(Drained(int(total or 0), int(complete or 0) / 10))
+    return drained
 
 
 def drain_check(*, activity_id: int, entries: Sequence[Entry]) -> tuple[str, list[bool]]:

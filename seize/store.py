@@ -29,9 +29,9 @@ from redis.exceptions import (
     TimeoutError,
 )
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError, Sentinel
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedConnection
 
-from seize.keys import LIST_KEY, lease_key, seize_keys
+from seize.keys import LIST_KEY, SHARDS, lease_key, probe_key, seize_keys
 
 LUA_FOLDER = Path(__file__).parent / "lua"
 
@@ -159,7 +159,12 @@ def _sentinel_client(url: str) -> "redis.Redis":
     timeouts = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "retry")}
     sentinel = Sentinel(addresses, sentinel_kwargs=timeouts)
     return sentinel.master_for(
-        service, db=int(database), max_connections=settings.REDIS_POOL_SIZE, **credentials, **options
+        service,
+        db=int(database),
+        connection_class=_connection_class(SentinelManagedConnection),
+        max_connections=settings.REDIS_POOL_SIZE,
+        **credentials,
+        **options,
     )
 
 
@@ -253,39 +258,53 @@ def time_us() -> int:
 class ServerFacts:
     """What matters about the server: whether it may be trusted with coupons."""
 
+    name: str
     version: str
     role: str
     aof: bool
     fsync: str
+    aof_written: bool
     policy: str
     memory_bytes: int
     clock_us: int
 
+    @property
+    def durable(self) -> bool:
+        """Whether what it acknowledges is on disk; a server that hides its configuration gets the benefit of doubt."""
+        return self.aof and self.aof_written and self.fsync in ("always", "?")
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether it never evicts."""
+        return self.policy in ("noeviction", "?")
+
 
 def server_facts() -> list[ServerFacts]:
     """Ask every master about itself; ``fsync`` and ``policy`` are '?' where CONFIG is forbidden."""
-    clock_us = time_us()
     with faults_translated():
         redis_or_cluster: Any = client()
         nodes = redis_or_cluster.get_primaries() if isinstance(redis_or_cluster, RedisCluster) else [None]
-        return [_facts_of(redis_or_cluster, node, clock_us) for node in nodes]
+        return [_facts_of(redis_or_cluster, node) for node in nodes]
 
 
-def _facts_of(server: Any, node: ClusterNode | None, clock_us: int) -> ServerFacts:
+def _facts_of(server: Any, node: ClusterNode | None) -> ServerFacts:
     target = {} if node is None else {"target_nodes": node}
     info = server.info(**target)
+    seconds, micros = server.time(**target)
     try:
         config = {name: server.config_get(name, **target)[name] for name in ("appendfsync", "maxmemory-policy")}
     except ResponseError:
         config = {}
     return ServerFacts(
+        name="redis" if node is None else str(node.name),
         version=str(info.get("valkey_version") or info["redis_version"]),
         role=str(info["role"]),
         aof=bool(info["aof_enabled"]),
         fsync=str(config.get("appendfsync", "?")),
+        aof_written=info.get("aof_last_write_status", "ok") == "ok",
         policy=str(config.get("maxmemory-policy", info.get("maxmemory_policy", "?"))),
         memory_bytes=int(info["used_memory"]),
-        clock_us=clock_us,
+        clock_us=seconds * 1_000_000 + micros,
     )
 
 
@@ -315,6 +334,18 @@ class Lease:
     def release(self) -> bool:
         """Give it back; False when it was not ours any more."""
         return bool(script_call("lease_release", (self.key,), (self.token,)))
+
+
+def shards_write() -> None:
+    """Write a key that expires at once in every shard, in one round trip: each master shows whether it takes writes.
+
+    :raises StoreUnavailable: one does not.
+    """
+    with faults_translated():
+        pipeline = client().pipeline(transaction=False)
+        for shard in range(SHARDS):
+            pipeline.set(probe_key(shard), "1", px=1000)
+        pipeline.execute()
 
 
 def leases_held(names: Sequence[str]) -> list[bool]:

@@ -38,14 +38,15 @@ def servers_check(**_arguments: Any) -> list[CheckMessage]:
 def _redis_faults(facts: store.ServerFacts) -> Iterator[tuple[str, str, str]]:
     if tuple(int(part) for part in facts.version.split(".")[:2]) < (6, 2):
         yield "coupons.E101", f"Redis is {facts.version}, and 6.2 is the oldest that works.", "Upgrade it."
-    if not facts.aof or facts.fsync not in ("always", "?"):
+    if not facts.durable:
         state = f"appendonly {'yes' if facts.aof else 'no'}, appendfsync {facts.fsync}"
+        state += "" if facts.aof_written else ", and its last write to disk failed"
         yield (
             "coupons.E102",
             f"Redis may lose acknowledged coupons: {state}.",
             "Set appendonly yes and appendfsync always.",
         )
-    if facts.policy not in ("noeviction", "?"):
+    if not facts.keeps_all:
         yield "coupons.E103", f"Redis may evict stock and queue: maxmemory-policy {facts.policy}.", "Set noeviction."
     if facts.role != "master":
         yield "coupons.E104", f"Redis is a {facts.role}: it cannot be written.", "Point REDIS_URL at the master."

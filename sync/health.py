@@ -60,7 +60,8 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
 
 
 def _redis_writes() -> str:
-    """A lease is taken and given back: that needs a writable Redis, its role, and its scripts."""
+    """A lease is taken and given back, which needs scripts; and the master of every shard takes a write."""
+    store.shards_write()
     lease = store.Lease("readyz", lease_ms=1000)
     lease.acquire()
     lease.release()
@@ -103,11 +104,13 @@ def _database_answers() -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue's waiting claims, and the age in seconds of the oldest that was seen; None = nothing waits."""
+    """A queue: claims that wait, the age of the oldest that was seen (None = nothing waits), and the drain's pace."""
 
     shard: int
     waiting: int
     oldest_s: float | None
+    drained_total: int
+    drained_per_second: float
 
 
 def queue_states() -> list[QueueState]:
@@ -117,9 +120,10 @@ def queue_states() -> list[QueueState]:
     """
     now_ms = store.time_us() // 1000
     lengths = queue.queue_lengths(range(SHARDS))
+    drained = queue.queue_drained(range(SHARDS), now_s=now_ms // 1000)
     return [
-        QueueState(shard, waiting, _oldest_s(shard, now_ms) if waiting else None)
-        for shard, waiting in enumerate(lengths)
+        QueueState(shard, waiting, _oldest_s(shard, now_ms) if waiting else None, pace.total, pace.per_second)
+        for shard, (waiting, pace) in enumerate(zip(lengths, drained, strict=True))
     ]
 
 
@@ -153,6 +157,13 @@ def differing() -> list[Reconciliation]:
     return list(
         Reconciliation.objects.filter(differing_runs__gt=0, activity__settled_at=None).select_related("activity")
     )
+
+
+def reconciled_age_s(*, now: datetime) -> float | None:
+    """Age in seconds of the oldest last reconciliation of a watched activity; None = there is none."""
+    watched = Activity.objects.watched().values("pk")
+    oldest = Reconciliation.objects.filter(activity__in=watched).order_by("checked_at").first()
+    return None if oldest is None else (now - oldest.checked_at).total_seconds()
 
 
 def health_report() -> dict[str, object]:

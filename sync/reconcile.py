@@ -7,6 +7,7 @@ when counts differed twice running.
 """
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,6 +16,7 @@ from django.db.models import Count, Max
 
 from activities.models import Activity, Coupon
 from activities.querysets import CouponQuerySet
+from activities.services import ActivityRefused, activity_pause
 from seize import desk, queue
 from seize.claims import claim_parse
 from seize.keys import shard_of
@@ -167,12 +169,15 @@ def _differences(activity_id: int, epoch: str) -> dict[str, list[list[int]]]:
 def _repair(result: Reconciliation) -> None:
     """Rebuild where Redis would sell too much. What only Redis holds is reported and left: the ledger may be wrong.
 
-    Both at once: a rebuild would forget what only Redis holds, so staff have to decide, and the log says so.
+    Both at once: a rebuild would forget what only Redis holds, and selling on would promise what is not there.
+    So the activity is paused, and staff decide.
     """
     sells_too_much = result.claims > result.sold_last or bool(result.differences.get("not_held"))
     if result.differing_runs <= 1 or not sells_too_much:
         return
     if result.differences.get("held_only"):
-        log.critical("activity %s sells too much and is not rebuilt: pause it and decide", result.activity_id)
+        log.critical("activity %s sells too much, and only Redis holds some of it: paused", result.activity_id)
+        with suppress(ActivityRefused):  # paused already, or over
+            activity_pause(activity_id=result.activity_id, now=result.checked_at)
     else:
         log.error("activity %s is rebuilt: %s", result.activity_id, activity_rebuild(activity_id=result.activity_id))

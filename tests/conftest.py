@@ -22,6 +22,15 @@ if "TEST_FOLDER" not in os.environ:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Which kind of server the product's Redis is."""
     parser.addoption("--server", choices=["valkey", "redis62", "cluster"], default="valkey")
+    parser.addoption("--soak", type=int, default=0, metavar="MINUTES", help="only the soak tests, for so long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Soak tests run when they are asked for, and then alone."""
+    wanted = bool(config.getoption("soak"))
+    chosen = [item for item in items if (item.get_closest_marker("soak") is not None) == wanted]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -32,11 +41,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Print the harm that each control saw."""
+    """Print the harm that each control saw, and what a soak went through."""
     for report in terminalreporter.stats.get("passed", []):
         for name, value in getattr(report, "user_properties", []):
-            if name == "harm":
-                terminalreporter.write_line(f"harm seen {value}")
+            if name in ("harm", "soak"):
+                terminalreporter.write_line(f"{'harm seen' if name == 'harm' else 'soaked:'} {value}")
 
 
 def _server(kind: str, worker_id: str) -> Valkey:

@@ -298,10 +298,10 @@ class MariaDB:
         if self.process.poll() is not None:
             fail(f"MariaDB ended at once; see {log}")
 
-    def stop(self) -> None:
-        """Stop the server that was started."""
+    def stop(self, *, kill: bool = False) -> None:
+        """Stop the server that was started, gracefully or by SIGKILL."""
         if self.process is not None:
-            self.process.terminate()
+            self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
             try:
                 self.process.wait(timeout=20)
             except subprocess.TimeoutExpired:

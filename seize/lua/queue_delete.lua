@@ -1,6 +1,10 @@
---[[ Remove claims that the ledger now has, each only if its value is unchanged.
+--[[ Remove claims that the ledger now has, each only if its value is unchanged, and count them.
 
-  KEYS     [1] queue hash
+  The counts come after the removal: a server whose memory is full refuses a first write that needs memory,
+  and lets through what follows one that needs none.
+
+  KEYS     [1] queue hash  [2] drained counts: total; at = number of the current ten seconds,
+           now = removed in them, before = removed in the ten before
   ARGV     per claim: field, value
   RETURNS  number of claims removed ]]
 
@@ -9,5 +13,17 @@ for i = 1, #ARGV, 2 do
   if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
     removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
   end
+end
+if removed > 0 then
+  local at = math.floor(tonumber(redis.call('TIME')[1]) / 10)
+  local counts = redis.call('HMGET', KEYS[2], 'at', 'now')
+  local last = tonumber(counts[1] or 0)
+  if last == at then
+    redis.call('HINCRBY', KEYS[2], 'now', removed)
+  else
+    local before = last == at - 1 and counts[2] or 0
+    redis.call('HSET', KEYS[2], 'at', at, 'now', removed, 'before', before)
+  end
+  redis.call('HINCRBY', KEYS[2], 'total', removed)
 end
 return removed

@@ -1,5 +1,8 @@
 """Probes, metrics and checks: they see what is missing, say it, and never fail themselves."""
 
+import dataclasses
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
@@ -7,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.utils import timezone
 
-from seize import store
+from seize import queue, store
 from seize.keys import shard_of
 from seize.queue import Entry
 from seize.requests import SeizeRequest
@@ -16,7 +19,7 @@ from sync import checks, health
 from sync.models import DeadLetter
 from sync.reconcile import activities_reconcile
 from sync.schedule import schedule_create
-from tests.factories import offer, shards_declare_loaded
+from tests.factories import drain, offer, shards_declare_loaded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -93,6 +96,42 @@ def test_metrics_tell_queues_letters_differences_and_beats(client):
     assert "coupons_reconcile_differing 0.0" in text
     assert 'coupons_ready{check="redis"} 1.0' in text
     assert text.count("coupons_queue_oldest_seconds{") == 10
+    assert "coupons_reconcile_age_seconds" not in text  # nothing was reconciled yet
+    activities_reconcile(now=timezone.now() - timedelta(seconds=90))
+    drain(activity)
+    text = client.get("/metrics").content.decode()
+    age_s = next(line for line in text.splitlines() if line.startswith("coupons_reconcile_age_seconds "))
+    assert 90 <= float(age_s.split()[1]) < 100
+    assert f'coupons_drained_total{{shard="{shard_of(activity.pk)}"}} 1.0' in text
+
+
+def test_metrics_tell_what_redis_promises(client, raw):
+    def seen(name: str) -> set[float]:
+        lines = client.get("/metrics").content.decode().splitlines()
+        return {float(line.split()[1]) for line in lines if line.startswith(f"coupons_redis_{name}{{")}
+
+    assert (seen("durable"), seen("noeviction")) == ({1.0}, {1.0})
+    assert min(seen("memory_bytes")) > 100_000
+    raw.config_set("appendfsync", "everysec")
+    raw.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        assert (seen("durable"), seen("noeviction")) == ({0.0}, {0.0})
+    finally:
+        raw.config_set("appendfsync", "always")
+        raw.config_set("maxmemory-policy", "noeviction")
+
+
+def test_drain_rate_is_that_of_the_last_ten_complete_seconds():
+    activity = offer(stock_total=30)
+    for user_id in range(30):
+        coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=user_id + 1)
+    shard = shard_of(activity.pk)
+    drain(activity)
+    now_s = store.time_us() // 1_000_000
+    [next_ten] = queue.queue_drained([shard], now_s=now_s + 10)
+    assert next_ten.total == 30
+    assert next_ten.per_second in (3.0, 0.0)  # 0 only where the ten seconds ended just after the drain
+    assert queue.queue_drained([shard], now_s=now_s + 30) == [queue.Drained(30, 0.0)]
 
 
 def test_metrics_survive_a_redis_that_is_away(client, settings):
@@ -171,13 +210,28 @@ def test_p09_server_that_may_lose_or_evict_is_named(raw, settings, name, value, 
 
 def test_old_version_replica_and_wrong_clock_are_named():
     facts = store.ServerFacts(
-        "6.0.16", "slave", aof=True, fsync="always", policy="noeviction", memory_bytes=1, clock_us=0
+        name="redis",
+        version="6.0.16",
+        role="slave",
+        aof=True,
+        fsync="always",
+        aof_written=True,
+        policy="noeviction",
+        memory_bytes=1,
+        clock_us=0,
     )
     assert [code for code, _text, _hint in checks._redis_faults(facts)] == [
         "coupons.E101",
         "coupons.E104",
         "coupons.E105",
     ]
+
+
+def test_disk_that_took_no_write_is_named():
+    [facts] = store.server_facts()
+    [(code, text, _hint)] = checks._redis_faults(dataclasses.replace(facts, aof_written=False))
+    assert code == "coupons.E102"
+    assert "its last write to disk failed" in text
 
 
 def test_ledger_that_does_not_flush_is_named():

@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import MySQLdb
 import pytest
 import redis
+from django.core.management import call_command
 from django.db import connection
-from services import Valkey, port_answers, port_pick, wait_until
+from services import MariaDB, Valkey, port_answers, port_pick, wait_until
 
 from activities.models import Activity, Coupon
 from seize.keys import shard_of
@@ -36,8 +38,17 @@ class Sale:
     ``acked`` is the client's own record of what was promised; ``codes`` counts every answer.
     """
 
-    def __init__(self, ports: list[int], activity: Activity, users: range, *, threads: int, pause_s: float = 0) -> None:
-        self.ports, self.activity, self.pause_s = ports, activity, pause_s
+    def __init__(
+        self,
+        ports: list[int],
+        activity: Activity,
+        users: range,
+        *,
+        threads: int,
+        pause_s: float = 0,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.ports, self.activity, self.pause_s, self.patience_s = ports, activity, pause_s, patience_s
         self.acked: set[Claim] = set()
         self.codes: Counter[str] = Counter()
         self.faults: list[BaseException] = []
@@ -52,6 +63,10 @@ class Sale:
             thread.join(300)
         if self.faults:
             raise self.faults[0]
+
+    @property
+    def running(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
 
     def wait_for(self, number: int) -> None:
         """Until so many coupons were acknowledged."""
@@ -75,7 +90,7 @@ class Sale:
             "Authorization": f"Bearer {access_token_issue(user_id=user, lifetime_s=600)}",
             "Content-Type": "application/json",
         }
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self.patience_s
         while time.monotonic() < deadline:
             code = self._once(port, body, headers)
             with self._lock:
@@ -108,6 +123,7 @@ class System:
 
     def __init__(self, folder: Path, binary: str) -> None:
         self.folder = folder
+        self.extra_env: dict[str, str] = {}
         self.valkey = Valkey(folder / "valkey", binary=binary)
         self.redis_url = ""  # another Redis than the Valkey above, which is then only the broker
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -134,6 +150,7 @@ class System:
             "CELERY_BROKER_URL": self.valkey.url.removesuffix("/0") + "/1",
             "CACHE_URL": self.valkey.url.removesuffix("/0") + "/2",
             "ENV_FILE": os.devnull,
+            **self.extra_env,
         }
 
     @property
@@ -198,6 +215,48 @@ def system(tmp_path, valkey, settings, transactional_db) -> Iterator[System]:
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture
+def own_database(system, tmp_path) -> Iterator[MariaDB]:
+    """A MariaDB that the test may kill, with the product's tables; this process and the system are on it."""
+    database = MariaDB(tmp_path / "mariadb")
+    database.start()
+    connection.close()
+    shared_port = connection.settings_dict["PORT"]
+    connection.settings_dict["PORT"] = database.port
+    try:
+        with contextlib.closing(MySQLdb.connect(host="127.0.0.1", port=database.port, user="root")) as raw:
+            raw.query(f"CREATE DATABASE {connection.settings_dict['NAME']}")
+        call_command("migrate", verbosity=0, interactive=False)
+        call_command("schedule", verbosity=0)
+        yield database
+    finally:
+        system.stop()
+        connection.close()
+        connection.settings_dict["PORT"] = shared_port
+        database.stop()
+
+
+SLOW_FDATASYNC = """
+#include <unistd.h>
+int fdatasync(int fd) { usleep(SLOW_US); (void)fd; return 0; }
+int fsync(int fd) { return fdatasync(fd); }
+"""
+
+
+def slow_disk(folder: Path, *, slow_us: int) -> str:
+    """A library for LD_PRELOAD under which every fsync takes so long and does nothing; its path."""
+    source, library = folder / f"slow{slow_us}.c", folder / f"slow{slow_us}.so"
+    source.write_text(SLOW_FDATASYNC.replace("SLOW_US", str(slow_us)))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return str(library)
+
+
+@pytest.fixture
+def minutes(pytestconfig) -> int:
+    """How long a soak lasts."""
+    return pytestconfig.getoption("soak")
 
 
 def rows_of(activity: Activity) -> set[Claim]:

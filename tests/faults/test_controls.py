@@ -5,7 +5,6 @@ One that sees no harm without the protection fails: its scenario would prove not
 """
 
 import shutil
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,7 @@ from sync.letters import letter_discard
 from sync.models import DeadLetter
 from sync.rebuild import activity_rebuild
 from tests.factories import drain, offer
-from tests.faults.conftest import System
+from tests.faults.conftest import System, slow_disk
 
 pytestmark = pytest.mark.controls
 
@@ -263,13 +262,6 @@ def test_adding_one_to_the_stock_on_discard_sells_too_many(record_property, tran
     control(record_property, "the epoch on discard, promised too many", scenario)
 
 
-SLOW_FDATASYNC = """
-#include <unistd.h>
-int fdatasync(int fd) { usleep(SLOW_US); (void)fd; return 0; }
-int fsync(int fd) { return fdatasync(fd); }
-"""
-
-
 def test_without_fsync_a_slow_disk_and_kill_9_lose_acknowledged_coupons(
     record_property, transactional_db, valkey, settings, tmp_path
 ):
@@ -283,11 +275,8 @@ def test_without_fsync_a_slow_disk_and_kill_9_lose_acknowledged_coupons(
 
     def scenario(protected: bool) -> int:
         name = "always" if protected else "everysec"
-        library, slow_us = tmp_path / f"{name}.so", 2_000 if protected else 1_500_000
-        source = tmp_path / f"{name}.c"
-        source.write_text(SLOW_FDATASYNC.replace("SLOW_US", str(slow_us)))
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-        server = Valkey(tmp_path / name, binary=valkey.binary, fsync=name, preload=str(library))
+        library = slow_disk(tmp_path, slow_us=2_000 if protected else 1_500_000)
+        server = Valkey(tmp_path / name, binary=valkey.binary, fsync=name, preload=library)
         server.start()
         settings.REDIS_URL = server.url
         settings.REDIS_TIMEOUT_S = 10.0

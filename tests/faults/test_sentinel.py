@@ -58,6 +58,10 @@ def test_r05_sentinel_promotes_the_replica_and_the_sale_goes_on_with_exact_count
         assert isinstance(press(activity, user_id), Won)
     drain(activity)
     system.valkey.stop(kill=True)
+    with pytest.raises((store.StoreUnavailable, store.OutcomeUnknown)):
+        press(activity, 50)
+    with pytest.raises(store.StoreUnavailable):  # nothing was sent, so nothing can have happened
+        press(activity, 50)
 
     def reopened() -> bool:
         try:

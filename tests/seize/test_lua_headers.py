@@ -39,7 +39,7 @@ def test_header_names_every_key_and_argument_that_the_script_reads(path):
     assert re.search(r"^  ARGV +\S", header, re.MULTILINE)
     highest_key = max(int(number) for number in re.findall(r"KEYS\[(\d+)\]", code))
     assert highest_key == len(keys_of(header))
-    assert set(keys_of(header)) <= {*SeizeKeys._fields, "list", "list_stamp", "lease"}
+    assert set(keys_of(header)) <= {*SeizeKeys._fields, "list", "list_stamp", "lease", "drained"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

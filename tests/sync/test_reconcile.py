@@ -11,7 +11,7 @@ from django.utils import timezone
 from activities.models import Activity, Coupon
 from seize import desk
 from seize.keys import seize_keys
-from seize.outcomes import Won
+from seize.outcomes import Refusal, Won
 from seize.queue import Entry
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
@@ -145,6 +145,22 @@ def test_what_only_redis_holds_is_reported_and_never_repaired(raw):
     activity.refresh_from_db()
     assert activity.epoch == 1
     assert press(activity, 1, 1).replay is True
+
+
+def test_desk_that_sells_too_much_and_holds_what_no_ledger_has_is_paused_for_staff_to_decide(raw):
+    activity = offer(stock_total=2)
+    press(activity, 1)
+    press(activity, 2)
+    drain(activity)
+    Coupon.objects.filter(user_id=2).delete()
+    raw.hset(seize_keys(activity.pk).stock, str(activity.pk), "5")
+    raw.hdel(seize_keys(activity.pk).holders, "1")
+    for _ in range(3):
+        result = check(activity)
+    assert result.differences == {"not_held": [[1, 1]], "held_only": [[2, 1]]}
+    assert press(activity, 3).refusal is Refusal.PAUSED
+    activity.refresh_from_db()
+    assert (activity.status, activity.epoch) == ("PAUSED", 1)
 
 
 def test_rebuild_in_between_skips_the_run(monkeypatch):
