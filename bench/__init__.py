@@ -1,1 +1,1 @@
-"""Measurements; never imported by the product."""
+"""Measurements of this product beside its alternatives: ``script/bench``. Never imported by the product."""
