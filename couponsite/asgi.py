@@ -4,15 +4,17 @@ Django under ASGI with sync views opens a database connection for each of an unb
 the WSGI application in a pool keeps one for each of ``WEB_THREADS``.
 """
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
 from a2wsgi import WSGIMiddleware
 from django.conf import settings
+from django.core.wsgi import get_wsgi_application
 
 from activities.ready import ReadyShortcut
-from couponsite.wsgi import application as django
+from couponsite.stopping import stopping_on_sigterm
 from seize.batching import Lanes
 from seize.fronts import Application, Front, Receive, Scope, Send, Shortcut
 from seize.gate import SeizeShortcut
@@ -20,9 +22,16 @@ from seize.problems import CONTENT_TYPE, problem_of_fault
 from seize.requests import request_id
 from seize.store import StoreBusy
 
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "couponsite.settings")
+
+django = get_wsgi_application()
+
 
 class Bounded:
-    """Django with so many requests at a time, in a thread or waiting for one; one more is shed at once."""
+    """Django with so many requests at a time, in a thread or waiting for one; one more is shed at once.
+
+    When the server starts it has its signal handlers in place: then SIGTERM is taught to say so first.
+    """
 
     def __init__(self, application: Application, *, limit: int) -> None:
         self.application = application
@@ -30,7 +39,10 @@ class Bounded:
         self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self.running >= self.limit:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if self.running >= self.limit:
             await _shed(send)
             return
         self.running += 1
@@ -38,6 +50,16 @@ class Bounded:
             await self.application(scope, receive, send)
         finally:
             self.running -= 1
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            stopping_on_sigterm()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
 
 
 async def _shed(send: Send) -> None:

@@ -28,7 +28,7 @@ def main() -> None:
         loop="uvloop",
         ws="none",
         interface="asgi3",
-        lifespan="off",
+        lifespan="on",
         backlog=BACKLOG,
         timeout_keep_alive=65,  # longer than the usual 60 s of a load balancer, which must be the one to hang up
         timeout_graceful_shutdown=10,

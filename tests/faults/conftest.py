@@ -158,7 +158,7 @@ class System:
         return redis.Redis.from_url(self.valkey.url, decode_responses=True)
 
     def start(self, *names: str) -> None:
-        """Start processes by name: web… (with the gate), view… (gunicorn), worker…, beat…; a web server keeps its port."""
+        """Start web… (with the gate), view… (gunicorn), worker… or beat… by name; a web server keeps its port."""
         for name in names:
             self.processes[name] = self._spawn(name)
         for name in names:
