@@ -45,9 +45,11 @@ class Bounded:
         if self.running >= self.limit:
             await _shed(send)
             return
+        # WSGI cannot tell X_Forwarded_Proto from X-Forwarded-Proto, and proxies only guard the latter.
+        headers = [(name, value) for name, value in scope["headers"] if b"_" not in name]
         self.running += 1
         try:
-            await self.application(scope, receive, send)
+            await self.application({**scope, "headers": headers}, receive, send)
         finally:
             self.running -= 1
 

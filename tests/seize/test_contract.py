@@ -263,6 +263,14 @@ def test_in_production_django_redirects_what_is_not_https_and_the_shortcuts_tell
         assert secure.headers["strict-transport-security"] == "max-age=3600"
 
 
+def test_header_with_an_underscore_passes_for_no_other(fronts):
+    """WSGI would read ``X_Request_ID`` as ``X-Request-ID``, and ``X_Forwarded_Proto`` as what a proxy vouches for."""
+    load()
+    for server in fronts.values():
+        request = press(Accept_Language="en").replace(b"Host:", b"X_Request_Id: abcd-1234\r\nHost:")
+        assert ask(server.port, request).headers["x-request-id"] != "abcd-1234"
+
+
 def test_shoppers_of_every_front_take_from_the_same_stock(fronts):
     load(total=2, per_user=1)
     codes = []
