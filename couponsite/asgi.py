@@ -4,6 +4,7 @@ Django under ASGI with sync views opens a database connection for each of an unb
 the WSGI application in a pool keeps one for each of ``WEB_THREADS``.
 """
 
+import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -59,6 +60,9 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         message = await receive()
         if message["type"] == "lifespan.startup":
             stopping_on_sigterm()
+            # What is loaded by now stays: walking it again and again cost pauses of 50 ms, one press in a hundred.
+            gc.collect()
+            gc.freeze()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return

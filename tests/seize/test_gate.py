@@ -1,6 +1,7 @@
 """What the gate's servers owe a connection: order, limits, farewell, and nobody hurt by another's misfortune."""
 
 import asyncio
+import gc
 import json
 import re
 import socket
@@ -290,3 +291,23 @@ def test_front_of_another_kind_of_scope_is_djangos():
 
     asyncio.run(Counted([], django)({"type": "lifespan"}, None, None))
     assert scopes == ["lifespan"]
+
+
+def test_start_tells_sigterm_apart_and_freezes_what_is_loaded(monkeypatch):
+    """Without the freeze the collector walks all of Django again and again, in pauses of 50 ms."""
+    told: list[str] = []
+    messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+    monkeypatch.setattr(asgi, "stopping_on_sigterm", lambda: told.append("sigterm"))
+
+    async def receive():
+        return next(messages)
+
+    async def send(message):
+        told.append(message["type"])
+
+    try:
+        asyncio.run(asgi.front()({"type": "lifespan"}, receive, send))
+        assert gc.get_freeze_count() > 100_000
+    finally:
+        gc.unfreeze()
+    assert told == ["sigterm", "lifespan.startup.complete", "lifespan.shutdown.complete"]
