@@ -1,4 +1,4 @@
-"""``python -m bench``, by ``script/bench``: run the sections, print tables, write ``var/bench/latest.json`` and ``.svg``."""
+"""``python -m bench``, by ``script/bench``: run the sections, print tables, write JSON and chart below var/bench."""
 
 import shlex
 import signal

@@ -30,7 +30,7 @@ SECTIONS = {
          "naive"),
         "lua",
     ),
-    "redis": Section("redis_batches", "what a seize costs Redis, by shoppers per script call", ("grant", "refuse"), "1"),
+    "redis": Section("redis_batches", "what a seize costs Redis, by shoppers a script call", ("grant", "refuse"), "1"),
     "sync": Section(
         "sync",
         "from the queue to the ledger: rows/s, and lag under load",

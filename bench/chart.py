@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 
-WIDTH, LEFT, RIGHT = 760, 190, 230  # px: names stand left of the bars, figures and notes right of them
+WIDTH, LEFT, RIGHT = 760, 214, 216  # px: names stand left of the bars, figures and notes right of them
 BAR, GAP, HEAD, FOOT, MARGIN = 20, 10, 62, 22, 24
 NAMES = {
     "gate": "gate (ours)",
@@ -33,7 +33,8 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill
 .title { font-size: 16px; font-weight: 600; } .faint { fill: var(--faint); font-size: 12px; }
 .own { font-weight: 600; } .wrong { fill: var(--wrong); }
 .paper { fill: var(--paper); } .axis { stroke: var(--line); }
-.ours { fill: var(--ours); } .other { fill: var(--other); } .second { fill: var(--second); } .bad { fill: var(--wrong); }
+.ours { fill: var(--ours); } .other { fill: var(--other); }
+.second { fill: var(--second); } .bad { fill: var(--wrong); }
 """
 
 
@@ -90,13 +91,12 @@ def panels(result: dict) -> Iterator[Panel]:
     for kind, what in (("grant", "granted"), ("refuse", "refused")):
         if rows := result.get("redis", {}).get(kind):
             bars = [Bar(f"{n} a call", (row["us"],), own=n != "1") for n, row in rows.items()]
-            yield Panel(f"Redis CPU µs per seize {what}", "by shoppers per script call; less is better", bars)
+            yield Panel(f"Redis µs per seize {what}", "time in the script, by shoppers per call; less is better", bars)
 
 
 def harm_text(row: dict) -> str:
     """What a way to sell did wrong, in words; empty when nothing."""
-    told = (("oversold", "oversold"), ("duplicates", "second coupons"))
-    return ", ".join(f"{row[name]:,} {what}" for name, what in told if row[name])
+    return ", ".join(f"{name} {row[name]:,}" for name in ("oversold", "duplicates") if row[name])
 
 
 def number_text(value: float) -> str:
@@ -110,9 +110,9 @@ def draw(result: dict) -> str:
     meta = result["meta"]
     foot = f"{meta['command']} · {meta['date'][:10]} · {meta['cores']} cores · medians of {meta['rounds']} round(s)"
     height = MARGIN + sum(panel.height for panel in shown) + 30
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        'role="img" aria-labelledby="t">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="t">',
         f'<title id="t">{escape("; ".join(panel.title for panel in shown) or "nothing to draw")}</title>',
         f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{height}" rx="8"/>',
@@ -131,7 +131,7 @@ def panel_draw(panel: Panel, top: int) -> Iterator[str]:
     yield f'<text class="faint" x="{MARGIN}" y="{top + 35}">{escape(panel.subtitle)}</text>'
     x = LEFT
     for part, colour in zip(panel.legend, ("ours", "second"), strict=False):
-        x_legend = x + 260
+        x_legend = x + 240
         yield f'<rect class="{colour}" x="{x_legend}" y="{top + 25}" width="11" height="11" rx="2"/>'
         yield f'<text class="faint" x="{x_legend + 16}" y="{top + 35}">{escape(part)}</text>'
         x += 70

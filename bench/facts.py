@@ -12,7 +12,8 @@ from importlib import metadata
 from bench import stage
 from bench.options import Options
 
-PACKAGES = ("django", "djangorestframework", "redis", "hiredis", "celery", "gunicorn", "uvicorn", "fastapi", "mysqlclient")
+PACKAGES = ("django", "djangorestframework", "redis", "hiredis", "celery", "mysqlclient", "gunicorn", "uvicorn",
+            "uvloop", "httptools", "fastapi")  # fmt: skip
 
 
 def meta(options: Options, *, command: str) -> dict:
@@ -43,7 +44,7 @@ def versions() -> dict[str, str]:
     }
     for name, (program, *arguments) in programs.items():
         if shutil.which(program):
-            said = subprocess.run([program, *arguments], capture_output=True, text=True)
+            said = subprocess.run([program, *arguments], check=False, capture_output=True, text=True)
             if number := re.search(r"\d+(\.\d+)+", said.stdout + said.stderr):
                 found[name] = number[0]
     return found

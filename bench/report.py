@@ -15,12 +15,12 @@ TITLES = {
     "p50_ms": "p50 ms",
     "p99_ms": "p99 ms",
     "us": "µs",
-    "script_us": "in the script µs",
+    "server_us": "busy server CPU µs",
     "web_cpu_us": "web CPU µs",
     "redis_cpu_us": "Redis CPU µs",
     "cpu_us": "CPU µs",
 }
-COMPARED = ("rps", "rows_per_s", "us", "cpu_us")  # columns with a ratio to the base row behind them
+COMPARED = ("rps", "rows_per_s", "us", "server_us", "cpu_us")  # columns with a ratio to the base row behind them
 
 Figure = int | float | str | bool | None
 
@@ -97,23 +97,26 @@ def with_sum(row: dict[str, Figure]) -> dict[str, Figure]:
     return row
 
 
+def section_lines(name: str, figures: dict) -> Iterator[str]:
+    """A section's heading, tables and single figures; nothing when it has none."""
+    section = SECTIONS[name]
+    found, alone = tables(figures)
+    if figures:
+        yield f"\n{name}: {section.what}"
+    for table in found:
+        yield f"\n[{table.title}]" if table.title else ""
+        yield from table.lines(base=section.base)
+    if alone:
+        yield ""
+    for label, value in alone.items():
+        yield f"{label} = {figure_text(value)}"
+
+
 def result_print(result: dict, write: Callable[[str], object] = print) -> None:
     """Every section's tables, then what was left out or failed, and why."""
-    for name, section in SECTIONS.items():
-        if name not in result:
-            continue
-        found, alone = tables(result[name])
-        write(f"\n{name}: {section.what}")
-        for table in found:
-            write("")
-            if table.title:
-                write(f"[{table.title}]")
-            for line in table.lines(base=section.base):
-                write(line)
-        if alone:
-            write("")
-        for label, value in alone.items():
-            write(f"{label} = {figure_text(value)}")
+    for name in SECTIONS:
+        for line in section_lines(name, result.get(name, {})):
+            write(line)
     meta = result["meta"]
     for heading, rows in (("Left out", meta["left_out"]), ("FAILED", meta["failed"])):
         if rows:

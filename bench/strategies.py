@@ -36,8 +36,9 @@ def measure(options: Options, progress: Progress) -> dict[str, dict[str, int | f
         for number in range(1, options.rounds + 1):
             for name in names:
                 progress.step(f"round {number}, {name}")
-                activity_id += 1
-                sales[name].append(sale_hold(pressing, name, activity_id, database, shoppers))
+                for _sale in range(WAYS[name].sales):
+                    activity_id += 1
+                    sales[name].append(sale_hold(pressing, name, activity_id, database, shoppers))
     return {name: asdict(summary(sold)) for name, sold in sales.items()}
 
 
@@ -64,7 +65,7 @@ def sold_count(done: list[Pressed], *, stock: int, presses: int) -> Sold:
 
 
 def summary(sold: list[Sold]) -> Sold:
-    """The round that did most harm, since harm that happens at times happens; speed and retries by their medians."""
+    """The sale that did most harm, since harm that happens at times happens; speed and retries by their medians."""
     worst = max(sold, key=lambda sale: (sale.oversold + sale.duplicates, sale.wins))
     return Sold(
         wins=worst.wins,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sys
-from pathlib import Path
 
 import debian
 from console import fail, say
@@ -15,38 +15,26 @@ from setup import setup
 
 sys.path.insert(0, str(ROOT))
 
-from bench.arguments import arguments_parse  # noqa: E402 - the package, found by the line above
+from bench.arguments import arguments_parse
 
 BENCH = VAR / "bench"
 
-# What is missing → Debian's packages, and what cannot be measured without it.
-NGINX_PACKAGES = ("nginx", "libnginx-mod-http-lua", "lua-nginx-redis", "lua-nginx-string", "lua-cjson", "lua-luaossl")
+# Program → Debian's packages, and what cannot be measured without it. Peers install the rest below var/ themselves.
 TOOLS = {
-    "wrk": (("wrk",), "every row of http and openloop"),
+    "wrk": (("wrk",), "every row of http"),
     "node": (("nodejs", "npm"), "fastify"),
-    "nginx with Lua": (NGINX_PACKAGES, "nginx_lua"),
 }
-SECTIONS_WITH_TOOLS = ("http", "openloop")
 PATHS = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
-NGINX_LUA = Path("/usr/lib/nginx/modules/ngx_http_lua_module.so")
-
-
-def tool_is_here(name: str) -> bool:
-    """Whether a program is on the path; nginx counts with its Lua module only."""
-    program = name.split()[0]
-    return shutil.which(program, path=PATHS) is not None and (program != "nginx" or NGINX_LUA.exists())
 
 
 def tools_find() -> None:
     """Install what is missing as root on Debian; else say what is, and how to get it: its rows are left out."""
     for name, (packages, rows) in TOOLS.items():
-        if not tool_is_here(name) and debian.can_install():
-            # Debian starts a new nginx on port 80; one that was here before is left as it is.
-            new = () if shutil.which("nginx", path=PATHS) else tuple({"nginx"} & set(packages))
-            debian.install(*packages, purpose=f"for the benchmark: {rows}", services_off=new)
-        if not tool_is_here(name):
-            how = f"Debian: as root 'apt-get update && apt-get install {' '.join(packages)}'"
-            say(f"note: {name} is missing, so {rows} will be left out. {how}.")
+        if not shutil.which(name, path=PATHS) and debian.can_install():
+            debian.install(*packages, purpose=f"for the benchmark: {rows}")
+        if not shutil.which(name, path=PATHS):
+            how = f"as root run 'apt-get update && apt-get install {' '.join(packages)}' (macOS: brew install {name})"
+            say(f"note: {name} is missing, so {rows} will be left out: {how}.")
 
 
 def main(arguments: list[str]) -> int:
@@ -64,12 +52,12 @@ def main(arguments: list[str]) -> int:
         pidfile_kill(pidfile)  # what a killed run left behind
     valkey_binary()
     MariaDB(BENCH / "mariadb").find()
-    if any(name in sections for name in SECTIONS_WITH_TOOLS):
+    if "http" in sections:
         tools_find()
     own = ("REDIS_URL", "CELERY_BROKER_URL", "CACHE_URL", "DATABASE_URL")  # no measurement touches a server of yours
     env = {name: value for name, value in os.environ.items() if name not in own}
     env |= {"PATH": PATHS, "VAR_DIR": str(VAR), "ENV_FILE": os.devnull}
-    os.set_inheritable(lock.fileno(), True)  # held until the benchmark ends
+    fcntl.fcntl(lock, fcntl.F_SETFD, 0)  # inherited: held until the benchmark ends
     os.chdir(ROOT)
     sys.stdout.flush()
     os.execve(PYTHON, [str(PYTHON), "-m", "bench", *arguments], env)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from console import fail, step
@@ -31,34 +29,9 @@ def _apt(*arguments: str) -> bool:
     return log.returncode == 0
 
 
-@contextmanager
-def _services_left_off(services: tuple[str, ...]) -> Iterator[None]:
-    """Keep packages from starting their services: Debian's way to say so is a policy-rc.d that answers 101."""
-    policy = Path("/usr/sbin/policy-rc.d")
-    ours = bool(services) and not policy.exists()
-    if ours:
-        policy.write_text("#!/bin/sh\nexit 101\n")
-        policy.chmod(0o755)
-    try:
-        yield
-    finally:
-        if ours:
-            policy.unlink()
-        if services and shutil.which("systemctl"):
-            subprocess.run(["systemctl", "disable", *services], capture_output=True)  # nor at the next boot
-
-
-def install(*packages: str, purpose: str, services_off: tuple[str, ...] = ()) -> bool:
-    """Install system packages as root; False when apt cannot, and what it said is printed.
-
-    :param services_off: services of these packages that must not run: we want the program alone.
-    """
+def install(*packages: str, purpose: str) -> bool:
+    """Install system packages as root; False when apt cannot, and what it said is printed."""
     step(f"Installing {' '.join(packages)} ({purpose})")
-    with _services_left_off(services_off):
-        return _install(*packages)
-
-
-def _install(*packages: str) -> bool:
     command = ["install", "--no-install-recommends", *packages]
     # The package lists of a new machine are empty or old: fetch them when the first try fails.
     with_known_lists = subprocess.run(
