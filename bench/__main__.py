@@ -13,7 +13,8 @@ from bench.progress import reporter as reporter_make
 def main(arguments: list[str]) -> int:
     """Exit code: 0 when everything ran or was left out with a reason, 1 when a section failed, 2 for bad arguments."""
     options, sections = arguments_parse(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     figures: dict[str, dict] = {}
     failed: dict[str, str] = {}
     meta = facts.meta(options, command=shlex.join(["script/bench", *arguments]))
@@ -24,9 +25,9 @@ def main(arguments: list[str]) -> int:
                 try:
                     if measured := section_measure(name, options, reporter):
                         figures[name] = measured
+                    reporter.end()
                 except SectionFailed as fault:
                     failed[name] = str(fault)
-                reporter.end()
     except KeyboardInterrupt:
         print("interrupted: nothing was written")
         return 130

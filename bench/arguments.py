@@ -21,8 +21,14 @@ class Section:
 
 
 CONTENDERS = ("gate", "drf_view", "stock_drf", "fastapi", "fastify", "nginx_lua")
+MIXES = ("win", "win_everysec", "sold_out", "repeat", "list", "my", "claim")
 SECTIONS = {
-    "http": Section("http", "requests/s, latency and CPU of the seize endpoint and of its peers", CONTENDERS, "gate"),
+    "http": Section(
+        "http",
+        "requests/s, latency and CPU of the seize endpoint and of its peers",
+        (*CONTENDERS, *MIXES),
+        "gate",
+    ),
     "strategies": Section(
         "strategies",
         "six ways to sell a stock once, and a control that must oversell",
@@ -34,7 +40,7 @@ SECTIONS = {
     "sync": Section(
         "sync",
         "from the queue to the ledger: rows/s, and lag under load",
-        ("row_by_row", "multi_row", "load_data", "drain", "lag"),
+        ("row_by_row", "multi_row", "load_data", "drain", "lag_p99_s", "backlog_100k_s"),
         "drain",
     ),
     "growth": Section("growth", "what a seize costs as the numbers grow", ("holders", "activities", "queue", "memory")),

@@ -47,7 +47,7 @@ def _section_run(name: str, options: Options, told: Connection) -> None:
         module = importlib.import_module(f"bench.{SECTIONS[name].module}")
         told.send(("figures", module.measure(options, _Told(told))))
     except KeyboardInterrupt:
-        told.send(("failed", "interrupted"))
+        told.send(("interrupted",))
     except SystemExit:
         told.send(("failed", "something is missing, see the line that begins with 'error:'"))
     except Exception as fault:  # noqa: BLE001 - told to the other sections' process, which says so and goes on
@@ -59,6 +59,7 @@ def section_measure(name: str, options: Options, reporter: Reporter) -> dict:
     """Run a section and return its figures; what it says on the way goes to ``reporter``.
 
     :raises SectionFailed: it gave no figures.
+    :raises KeyboardInterrupt: it was stopped by a signal.
     """
     # A module that comes with a later change: its absence is a reason, and no fault.
     if importlib.util.find_spec(f"bench.{SECTIONS[name].module}") is None:
@@ -78,6 +79,8 @@ def section_measure(name: str, options: Options, reporter: Reporter) -> dict:
                 raise SectionFailed(f"its process ended with code {process.exitcode}") from None
             if kind == "figures":
                 return said[0]
+            if kind == "interrupted":
+                raise KeyboardInterrupt
             if kind == "failed":
                 raise SectionFailed(said[0])
             getattr(reporter, kind)(*said)

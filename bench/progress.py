@@ -47,6 +47,7 @@ class Lines(Reporter):
 
     def step(self, what: str) -> None:
         self.done += 1
+        what = what.removeprefix(f"{self.section} ")
         of = f"/{self.steps}" if self.steps else ""
         print(f"{self.section} {self.done}{of}: {what} ({time.monotonic() - self.began:.0f} s)", flush=True)
 
@@ -71,7 +72,7 @@ class Bar(Reporter):
 
     def step(self, what: str) -> None:
         # The step that ended counts; the one that begins does not yet.
-        self.bars.update(self.task, completed=self.done, what=what)
+        self.bars.update(self.task, completed=self.done, what=what.removeprefix(f"{self.section} "))
         self.done += 1
 
     def end(self) -> None:
