@@ -1,5 +1,6 @@
 """The public list and detail of activities, read from Redis alone: an unknown id costs MySQL nothing."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -11,40 +12,22 @@ from seize.responses import rfc3339
 TABS = {"ongoing": EffectiveStatus.ONGOING, "upcoming": EffectiveStatus.UPCOMING}
 
 
-def activities_list(*, tab: str | None) -> dict[str, object]:
-    """The list's answer: status by Redis' clock, live stock, running ones first, then by start.
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The list as it is in one moment by Redis' clock (Unix ms): what a shopper sees of each activity, by id.
 
-    :param tab: 'ongoing', 'upcoming', or None for all.
-    :raises seize.store.StoreUnavailable: Redis, or the list in it, is not there.
+    Running ones come first, then by start.
     """
-    elements, now_ms = _elements_read()
-    wanted = [element for element in elements if tab is None or element["effective"] is TABS[tab]]
-    wanted.sort(key=lambda element: (element["effective"] is not EffectiveStatus.ONGOING, element["starts_ms"]))
-    left = desk.stock_left([int(element["id"]) for element in wanted])
-    results = [_summary(element, left.get(int(element["id"]))) for element in wanted]
-    return {"server_time": rfc3339(now_ms), "results": results}
+
+    now_ms: int
+    activities: dict[str, dict[str, Any]]
 
 
-def activity_detail(*, activity_id: int) -> dict[str, object] | None:
-    """One activity with its rules, or None when it is not in the list.
+def snapshot_read() -> Snapshot:
+    """Read the list and the stock of everything in it: two round trips, however many activities.
 
     :raises seize.store.StoreUnavailable: Redis, or the list in it, is not there.
     """
-    elements, now_ms = _elements_read()
-    for element in elements:
-        if element["id"] == str(activity_id):
-            valid_until_ms = element["valid_until_ms"]
-            return {
-                "server_time": rfc3339(now_ms),
-                **_summary(element, desk.stock_left([activity_id]).get(activity_id)),
-                "rules_text": element["rules_text"],
-                "valid_days": element["valid_days"],
-                "valid_until": None if valid_until_ms is None else rfc3339(valid_until_ms),
-            }
-    return None
-
-
-def _elements_read() -> tuple[list[dict[str, Any]], int]:
     text, now_ms = desk.list_read()
     if text is None:
         raise store.StoreUnavailable("the activity list is not in Redis yet")
@@ -53,11 +36,29 @@ def _elements_read() -> tuple[list[dict[str, Any]], int]:
         element["effective"] = activity_status(
             status=element["status"], starts_at=element["starts_ms"], ends_at=element["ends_ms"], now=now_ms
         )
-    return elements, now_ms
+    elements.sort(key=lambda element: (element["effective"] is not EffectiveStatus.ONGOING, element["starts_ms"]))
+    left = desk.stock_left([int(element["id"]) for element in elements])
+    return Snapshot(now_ms, {element["id"]: _shown(element, left.get(int(element["id"]))) for element in elements})
 
 
-def _summary(element: dict[str, Any], left: int | None) -> dict[str, object]:
+def activities_list(snapshot: Snapshot, *, tab: str | None) -> list[dict[str, Any]]:
+    """What the list shows of each activity.
+
+    :param tab: 'ongoing', 'upcoming', or None for all.
+    """
+    return [
+        {name: value for name, value in shown.items() if name not in _DETAILS}
+        for shown in snapshot.activities.values()
+        if tab is None or shown["status"] == TABS[tab].value
+    ]
+
+
+_DETAILS = ("rules_text", "valid_days", "valid_until")
+
+
+def _shown(element: dict[str, Any], left: int | None) -> dict[str, Any]:
     """:param left: coupons left; None when Redis does not know, which is not the same as none."""
+    valid_until_ms = element["valid_until_ms"]
     return {
         "id": element["id"],
         "name": element["name"],
@@ -72,4 +73,7 @@ def _summary(element: dict[str, Any], left: int | None) -> dict[str, object]:
         "stock_total": element["stock_total"],
         "stock_left": None if left is None else max(left, 0),
         "per_user_limit": element["per_user_limit"],
+        "rules_text": element["rules_text"],
+        "valid_days": element["valid_days"],
+        "valid_until": None if valid_until_ms is None else rfc3339(valid_until_ms),
     }

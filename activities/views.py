@@ -1,12 +1,15 @@
 """Routes for shoppers: the public list of activities, and their own coupons."""
 
-from django.http import Http404
+from django.http import Http404, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from activities.listing import TABS, activities_list, activity_detail
+from activities.listing import TABS
+from activities.ready import CACHE_CONTROL, Ready, detail_ready, list_ready
 from activities.wallet import wallet_page
 from seize.authentication import shopper_id
 from seize.requests import RequestInvalid, id_parse
@@ -19,11 +22,11 @@ class ActivityListView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> HttpResponseBase:
         tab = request.query_params.get("tab")
         if tab is not None and tab not in TABS:
             raise RequestInvalid(f"'tab' must be one of {', '.join(TABS)}.")
-        return Response(activities_list(tab=tab))
+        return _response(request, list_ready(tab=tab))
 
 
 class ActivityDetailView(APIView):
@@ -32,12 +35,21 @@ class ActivityDetailView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
-    def get(self, request: Request, activity_id: str) -> Response:
+    def get(self, request: Request, activity_id: str) -> HttpResponseBase:
         known = id_parse(activity_id)
-        body = None if known is None else activity_detail(activity_id=known)
-        if body is None:
+        ready = None if known is None else detail_ready(activity_id=known)
+        if ready is None:
             raise Http404
-        return Response(body)
+        return _response(request, ready)
+
+
+def _response(request: Request, ready: Ready) -> HttpResponseBase:
+    """The bytes, or 304 when the caller has the same."""
+    response = HttpResponse(
+        ready.body(), content_type="application/json", headers={"Cache-Control": CACHE_CONTROL, "ETag": ready.etag}
+    )
+    conditional = get_conditional_response(request._request, etag=ready.etag, response=response)
+    return conditional or response
 
 
 class CouponMyView(APIView):

@@ -1,11 +1,8 @@
 """``/livez``, ``/readyz`` and ``/metrics``: for load balancers and Prometheus."""
 
 import hmac
-import signal
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from types import FrameType
 from typing import Any
 
 from django.conf import settings
@@ -16,33 +13,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from activities.admission import STORE_FAULTS
+from couponsite.stopping import stopping
 from seize import store
 from sync import health
-
-_stopping = threading.Event()
-
-
-def stopping_on_sigterm() -> None:
-    """From SIGTERM on ``/readyz`` says 503, and after ``STOP_GRACE_S`` seconds the server stops as it would have.
-
-    In these seconds a load balancer that asks sees it and sends nothing new; what still comes is answered.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return
-    previous = signal.getsignal(signal.SIGTERM)
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if _stopping.is_set() or not callable(previous):
-            return
-        _stopping.set()
-        if settings.STOP_GRACE_S:
-            timer = threading.Timer(settings.STOP_GRACE_S, previous, (number, frame))
-            timer.daemon = True
-            timer.start()
-        else:
-            previous(number, frame)
-
-    signal.signal(signal.SIGTERM, stop)
 
 
 def livez(_request: HttpRequest) -> JsonResponse:
@@ -52,7 +25,7 @@ def livez(_request: HttpRequest) -> JsonResponse:
 
 def readyz(_request: HttpRequest) -> JsonResponse:
     """``GET /readyz``: 200 when coupons can be seized and shown; else 503, with what is missing."""
-    if _stopping.is_set():
+    if stopping.is_set():
         return JsonResponse({"status": "stopping", "checks": []}, status=503)
     checks = health.readiness()
     ok = all(check.ok for check in checks)

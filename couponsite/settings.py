@@ -234,6 +234,14 @@ CELERY_BEAT_SCHEDULER = "sync.beat:SingleBeatScheduler"
 CELERY_BEAT_SYNC_EVERY = 1
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1
 
+# -- The web server: the gate in front of Django, and Django's threads behind it --------------------------
+
+SEIZE_GATE = env.bool("SEIZE_GATE", default=True)
+SEIZE_GATE_THREADS = env.int("SEIZE_GATE_THREADS", default=8)
+SEIZE_GATE_WAITING_MAX = env.int("SEIZE_GATE_WAITING_MAX", default=2048)
+WEB_THREADS = env.int("WEB_THREADS", default=8)
+WEB_WAITING_MAX = env.int("WEB_WAITING_MAX", default=256)
+
 # -- Health: who may read /metrics; in production nobody without the token ------------------------------
 
 METRICS_TOKEN = env("METRICS_TOKEN", default="")
@@ -246,6 +254,7 @@ SYNC_LEASE_MS = 5_000
 SYNC_DRAIN_SECONDS = 2
 PREHEAT_DAYS = 31  # S15: running, or starting within one month
 LIST_ENDED_DAYS = 7
+LIST_CACHE_S = env.float("LIST_CACHE_S", default=1.0)
 
 # -- API ------------------------------------------------------------------------------------------
 

@@ -4,10 +4,9 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from couponsite.stopping import stopping_on_sigterm
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "couponsite.settings")
 
 application = get_wsgi_application()
-
-from couponsite.health import stopping_on_sigterm  # noqa: E402 - needs the apps that are loaded above
-
 stopping_on_sigterm()

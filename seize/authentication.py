@@ -7,7 +7,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from seize.tokens import TokenInvalid, access_token_verify
+from seize.tokens import TokenInvalid, bearer_verify
 
 WWW_AUTHENTICATE = 'Bearer realm="coupons"'
 
@@ -32,11 +32,8 @@ class BearerAuthentication(BaseAuthentication):
         header = request.META.get("HTTP_AUTHORIZATION", "")
         if not header:
             return None
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer":
-            raise AuthenticationFailed
         try:
-            return Shopper(id=access_token_verify(token.strip())), None
+            return Shopper(id=bearer_verify(header)), None
         except TokenInvalid:
             raise AuthenticationFailed from None
 

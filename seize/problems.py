@@ -1,11 +1,14 @@
 """Every refusal and fault of the API as RFC 9457 problem details: one stable code, status and title each."""
 
+import functools
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from django.conf import settings
 from django.utils.functional import Promise
+from django.utils.translation import get_language, override
 from django.utils.translation import gettext_lazy as _
 
 from seize.store import OutcomeUnknown, StoreBusy, StoreUnavailable
@@ -56,14 +59,15 @@ class Problem:
     def status(self) -> int:
         return CATALOGUE[self.code][0].value
 
-    def body(self, *, instance: str) -> dict[str, object]:
-        """The problem's JSON members in the active language.
+    def body(self, *, instance: str, language: str | None = None) -> dict[str, object]:
+        """The problem's JSON members.
 
         :param instance: the request's id, for whoever looks it up in a log.
+        :param language: of the title; None = the active one.
         """
         body: dict[str, object] = {
             "type": f"urn:problem:{self.code.lower().replace('_', '-')}",
-            "title": str(CATALOGUE[self.code][1]),
+            "title": title_of(self.code, language or get_language() or settings.LANGUAGE_CODE),
             "status": self.status,
             "code": self.code,
             "instance": instance,
@@ -72,6 +76,13 @@ class Problem:
             body["detail"] = self.detail
         body.update(self.members)
         return body
+
+
+@functools.cache
+def title_of(code: str, language: str) -> str:
+    """A problem's title in a language; there are few of both, so each is translated once."""
+    with override(language):
+        return str(CATALOGUE[code][1])
 
 
 def retry_after(*, earliest_s: int, spread_s: int) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """The one parser of the seize request, for the view and for every faster front."""
 
+import re
+import uuid
 from dataclasses import dataclass
 
 import orjson
@@ -7,6 +9,7 @@ import orjson
 ID_MAX = 2**63 - 1
 BODY_MAX_BYTES = 1024
 SEQ_MAX = 1_000_000
+_ID_PASSED_ON = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
 class RequestInvalid(Exception):
@@ -59,3 +62,8 @@ def id_parse(value: object) -> int | None:
     if type(value) is not int or not 1 <= value <= ID_MAX:
         return None
     return value
+
+
+def request_id(offered: str) -> str:
+    """The id of a request: what a proxy offers in ``X-Request-ID`` when it is harmless text, else a new one."""
+    return offered if offered and _ID_PASSED_ON.fullmatch(offered) else uuid.uuid4().hex

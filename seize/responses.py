@@ -1,5 +1,6 @@
 """What a shopper reads: outcomes as status, body and headers; the same for the view and every faster front."""
 
+import functools
 import math
 
 from seize.outcomes import Refusal, Refused, Won
@@ -9,8 +10,9 @@ from seize.times import moment_of
 CLAIM_URL = "/market/consumer/activity/{}/claim"
 
 
+@functools.lru_cache(maxsize=4096)
 def rfc3339(unix_ms: int) -> str:
-    """Unix ms as RFC 3339 text in UTC, to the millisecond."""
+    """Unix ms as RFC 3339 text in UTC, to the millisecond; a crowd asks for the same ones again and again."""
     return moment_of(unix_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

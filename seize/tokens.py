@@ -1,8 +1,15 @@
-"""Access tokens: who is the shopper? Decided from the token alone, without SQL."""
+"""Access tokens: who is the shopper? Decided from the token alone, without SQL.
 
+PyJWT decides. Beside it runs a short way for the plain case, which takes an eighth of the time and may only say yes:
+whatever it is not sure of, PyJWT looks at.
+"""
+
+import binascii
+import hmac
 import time
 
 import jwt
+import orjson
 from django.conf import settings
 
 from seize.requests import id_parse
@@ -10,6 +17,17 @@ from seize.requests import id_parse
 
 class TokenInvalid(Exception):
     """The token does not prove who the shopper is; ``str()`` says why in a word or two."""
+
+
+def bearer_verify(header: str) -> int:
+    """The user id that an ``Authorization: Bearer <access token>`` header proves.
+
+    :raises TokenInvalid: another scheme, or no good token.
+    """
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer":
+        raise TokenInvalid("not a bearer token")
+    return access_token_verify(token.strip())
 
 
 def access_token_verify(token: str) -> int:
@@ -20,6 +38,10 @@ def access_token_verify(token: str) -> int:
 
     :raises TokenInvalid: any of these fails.
     """
+    return _plain_verify(token) or _full_verify(token)
+
+
+def _full_verify(token: str) -> int:
     required = ["exp", "user_id"]
     if settings.JWT_ISSUER:
         required.append("iss")
@@ -42,7 +64,58 @@ def access_token_verify(token: str) -> int:
     user_id = id_parse(claims["user_id"])
     if user_id is None:
         raise TokenInvalid("user_id is not a canonical id")
+    _header_trust(token)
     return user_id
+
+
+_TO_URLSAFE = bytes.maketrans(b"+/", b"-_")
+_FROM_URLSAFE = bytes.maketrans(b"-_", b"+/")
+_HEADERS_MAX = 16
+_trusted_headers: set[tuple[str, str]] = set()  # (key, header part) of tokens that PyJWT found good
+
+
+def _header_trust(token: str) -> None:
+    """Remember a header that PyJWT accepted with this key: the same bytes get the same verdict."""
+    if settings.JWT_ALGORITHM == "HS256":
+        if len(_trusted_headers) >= _HEADERS_MAX:
+            _trusted_headers.clear()
+        _trusted_headers.add((settings.JWT_VERIFYING_KEY, token.partition(".")[0]))
+
+
+def _plain_verify(token: str) -> int:
+    """The user id of a plain and valid HS256 token; 0 = not sure."""
+    key: str = settings.JWT_VERIFYING_KEY
+    signed, _, signature = token.rpartition(".")
+    header, _, payload = signed.partition(".")
+    if (key, header) not in _trusted_headers or settings.JWT_ALGORITHM != "HS256":
+        return 0
+    try:
+        digest = hmac.digest(key.encode(), signed.encode("ascii"), "sha256")
+        wanted = binascii.b2a_base64(digest, newline=False).translate(_TO_URLSAFE).rstrip(b"=")
+        if not hmac.compare_digest(wanted, signature.encode("ascii")):
+            return 0
+        text = payload.encode("ascii").translate(_FROM_URLSAFE) + b"=" * (-len(payload) % 4)
+        claims = orjson.loads(binascii.a2b_base64(text, strict_mode=True))
+    except ValueError:  # not ASCII, not base64, not JSON
+        return 0
+    return _plain_user_id(claims) if type(claims) is dict else 0
+
+
+def _plain_user_id(claims: dict[str, object]) -> int:
+    """The user id of claims that are valid beyond doubt, leeway not needed; 0 = not sure."""
+    now_s = time.time()
+    expires_s, issued_s, not_before_s = claims.get("exp"), claims.get("iat", 0), claims.get("nbf", 0)
+    if not (type(expires_s) is int and type(issued_s) is int and type(not_before_s) is int):
+        return 0
+    if not (issued_s <= now_s < expires_s and not_before_s <= now_s):
+        return 0
+    if claims.get("token_type") != "access" or type(claims.get("jti", "")) is not str:
+        return 0
+    if settings.JWT_ISSUER and claims.get("iss") != settings.JWT_ISSUER:
+        return 0
+    if settings.JWT_AUDIENCE and claims.get("aud") != settings.JWT_AUDIENCE:
+        return 0
+    return id_parse(claims.get("user_id")) or 0
 
 
 def access_token_issue(*, user_id: int, lifetime_s: int, now_s: int | None = None) -> str:

@@ -150,6 +150,7 @@ def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
     django_settings.REDIS_URL = request.getfixturevalue(request.config.getoption("server")).url
     django_settings.CELERY_BROKER_URL = broker
     celery_app.conf.broker_url = broker
+    django_settings.LIST_CACHE_S = 0.0  # tests change and look at once; those of the cache set it
 
 
 @pytest.fixture(autouse=True)

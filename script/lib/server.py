@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable
 
 from console import fail, say, step
-from project import VAR, lock_take, manage, program, setting
+from project import PYTHON, VAR, lock_take, manage, program, setting
 from services import pidfile_kill, port_is_free, port_pick, valkey_binary, valkey_config
 from setup import setup
 from supervision import (
@@ -70,10 +70,7 @@ def programs(*, port: int, flower_port: int, valkey_conf: str | None) -> dict[st
     """Command line of each program."""
     celery = [program("celery"), "-q", "-A", "couponsite"]
     commands = {
-        "web": [program("gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}", "--worker-class", "gthread",
-                "--workers", setting("WEB_WORKERS", "2"), "--threads", setting("WEB_THREADS", "8"),
-                "--timeout", "30", "--graceful-timeout", "10", "--no-control-socket",
-                "--log-level", "warning"],
+        "web": [str(PYTHON), "-m", "couponsite.serve", "--port", str(port), "--workers", setting("WEB_WORKERS", "2")],
         # S20: core 1, max 10, discard when busy → ten processes, and one drain a queue at a time.
         "worker": [*celery, "worker", "--concurrency", setting("WORKER_CONCURRENCY", "10"), "-E",
                    "--loglevel", "WARNING", "--without-gossip", "--without-mingle"],

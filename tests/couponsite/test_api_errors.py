@@ -36,7 +36,7 @@ def test_unexpected_error_is_a_problem_without_a_traceback(monkeypatch, client):
     def broken(**_arguments: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("activities.views.activities_list", broken)
+    monkeypatch.setattr("activities.views.list_ready", broken)
     client.raise_request_exception = False
     response = client.get("/market/consumer/activity/list")
     assert response.status_code == 500

@@ -72,7 +72,7 @@ def test_p10_forgotten_scripts_do_not_make_it_unready(client, raw):
 def test_not_ready_while_stopping(client, monkeypatch):
     from couponsite import health as probes
 
-    monkeypatch.setattr(probes._stopping, "is_set", lambda: True)
+    monkeypatch.setattr(probes.stopping, "is_set", lambda: True)
     assert client.get("/readyz").status_code == 503
     assert client.get("/livez").status_code == 200
 

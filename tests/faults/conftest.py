@@ -158,16 +158,19 @@ class System:
         return redis.Redis.from_url(self.valkey.url, decode_responses=True)
 
     def start(self, *names: str) -> None:
-        """Start web…, worker… or beat… processes by name; a web server keeps its port."""
+        """Start web… (with the gate), view… (gunicorn), worker… or beat… by name; a web server keeps its port."""
         for name in names:
             self.processes[name] = self._spawn(name)
         for name in names:
-            if name.startswith("web"):
+            if name in self.ports:
                 wait_until(lambda port=self.ports[name]: port_answers(port), seconds=30, what=name)
 
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         celery = [str(BIN / "celery"), "-q", "-A", "couponsite"]
         if name.startswith("web"):
+            port = self.ports.setdefault(name, port_pick())
+            command = [sys.executable, "-m", "couponsite.serve", "--port", str(port), "--workers", "1"]
+        elif name.startswith("view"):
             port = self.ports.setdefault(name, port_pick())
             command = [str(BIN / "gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}", "--threads", "8",
                        "--worker-class", "gthread", "--no-control-socket", "--log-level", "error"]  # fmt: skip
@@ -201,7 +204,7 @@ class System:
         wait_until(lambda: queue_lengths([shard_of(activity.pk)]) == [0], seconds=seconds, what="the drain")
 
     def web_ports(self) -> list[int]:
-        return [self.ports[name] for name in self.processes if name.startswith("web")]
+        return [self.ports[name] for name in self.processes if name in self.ports]
 
 
 @pytest.fixture

@@ -62,9 +62,12 @@ def outcomes(results: list[object]) -> Counter:
     return Counter((status, body["code"]) for status, body in results)
 
 
-@pytest.fixture
-def web_server(tmp_path) -> Iterator[Callable[..., int]]:
-    """Start gunicorn processes on the test's database and Redis; ``web_server()`` is a port."""
+@pytest.fixture(params=["gate", "view"])
+def web_server(tmp_path, request) -> Iterator[Callable[..., int]]:
+    """Start web servers of two processes on the test's database and Redis; ``web_server()`` is a port.
+
+    Once with the gate in front, once the plain view on gunicorn.
+    """
     running: list[subprocess.Popen[bytes]] = []
 
     def start(*command_prefix: str) -> int:
@@ -77,12 +80,16 @@ def web_server(tmp_path) -> Iterator[Callable[..., int]]:
             "CELERY_BROKER_URL": django_settings.CELERY_BROKER_URL,
             "ENV_FILE": os.devnull,
         }
-        command = [*command_prefix, str(BIN / "gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}",
-                   "--worker-class", "gthread", "--threads", "8", "--workers", "2", "--backlog", "1024",
-                   "--no-control-socket", "--log-level", "warning"]  # fmt: skip
+        commands = {
+            "gate": [sys.executable, "-m", "couponsite.serve", "--port", str(port), "--workers", "2"],
+            "view": [str(BIN / "gunicorn"), "couponsite.wsgi", "--bind", f"127.0.0.1:{port}",
+                     "--worker-class", "gthread", "--threads", "8", "--workers", "2", "--backlog", "1024",
+                     "--no-control-socket", "--log-level", "warning"],
+        }  # fmt: skip
+        command = [*command_prefix, *commands[request.param]]
         with (tmp_path / f"web-{port}.log").open("wb") as log:
             running.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True))
-        wait_until(lambda: port_answers(port), seconds=30, what="gunicorn")
+        wait_until(lambda: port_answers(port), seconds=30, what="the web server")
         return port
 
     yield start

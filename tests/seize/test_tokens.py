@@ -10,8 +10,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.conf import settings as django_settings
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from rest_framework_simplejwt.tokens import AccessToken, RefreshToken
 
+from seize import tokens
 from seize.tokens import TokenInvalid, access_token_issue, access_token_verify
 
 ABSENT = object()
@@ -92,6 +96,75 @@ def unsigned() -> str:
 def test_p17_bad_tokens_are_refused(changes):
     with pytest.raises(TokenInvalid):
         access_token_verify(signed(**changes))
+
+
+@given(
+    name=st.sampled_from(["token_type", "user_id", "exp", "iat", "nbf", "jti", "iss", "aud", "sub", "else"]),
+    value=st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**20), 10**20),
+        st.floats(allow_nan=True),
+        st.text(max_size=5),
+        st.sampled_from(["access", "7", "007", "shop"]),
+        st.lists(st.integers(), max_size=2),
+        st.integers(-100, 100).map(lambda seconds: int(time.time()) + seconds),
+    ),
+    damage=st.sampled_from([None, "signature", "payload", "header", "padding", "parts"]),
+    at=st.integers(0, 200),
+)
+@example(name="exp", value=None, damage=None, at=0)
+@hypothesis_settings(max_examples=400, deadline=None)
+def test_short_way_never_says_yes_where_pyjwt_says_no(name, value, damage, at):  # fmt: skip
+    """And it does say yes to the plain case, see below."""
+    tokens._trusted_headers.clear()
+    assert access_token_verify(signed()) == 7  # from here on the header is known
+    claims = json.dumps(claims_of(**{name: value})).encode()  # PyJWT itself would not sign all of these
+    text = damaged(jwt.PyJWS().encode(claims, django_settings.JWT_VERIFYING_KEY, algorithm="HS256"), damage, at)
+    said = tokens._plain_verify(text)
+    try:
+        full = tokens._full_verify(text)
+    except TokenInvalid:
+        full = 0
+    assert said in (0, full)
+
+
+def damaged(token: str, damage: str | None, at: int) -> str:
+    header, payload, signature = token.split(".")
+    if damage == "signature":
+        at %= len(signature)
+        signature = signature[:at] + ("A" if signature[at] != "A" else "B") + signature[at + 1 :]
+    elif damage == "payload":
+        at %= len(payload)
+        payload = payload[:at] + "_" + payload[at + 1 :]
+    elif damage == "header":
+        header = base64.urlsafe_b64encode(b'{"typ":"JWT","alg":"none"}').decode().rstrip("=")
+    elif damage == "padding":
+        signature += "="
+    elif damage == "parts":
+        return f"{header}.{payload}.{signature}.{signature}"
+    return f"{header}.{payload}.{signature}"
+
+
+def test_short_way_is_taken_by_plain_tokens_once_their_header_is_known(monkeypatch):
+    tokens._trusted_headers.clear()
+    assert tokens._plain_verify(signed()) == 0
+    access_token_verify(signed())
+    monkeypatch.setattr(tokens, "_full_verify", lambda _token: pytest.fail("the long way"))
+    assert access_token_verify(signed(user_id="12")) == 12
+    login = AccessToken()
+    login["user_id"] = "7"
+    assert access_token_verify(str(login)) == 7
+
+
+def test_header_that_was_good_with_one_key_is_not_known_with_another(settings):
+    tokens._trusted_headers.clear()
+    access_token_verify(signed())
+    old = signed()
+    settings.JWT_VERIFYING_KEY = "another-key-of-32-characters-or-more"
+    assert tokens._plain_verify(old) == 0
+    with pytest.raises(TokenInvalid):
+        access_token_verify(old)
 
 
 def test_p17_what_is_no_token_at_all_is_refused():

@@ -1,0 +1,202 @@
+"""What a fast front may answer itself: plain requests, with the headers that Django would have set.
+
+A front answers only what it is sure of. Whatever is unusual about a request (a header twice, a strange host, an
+``Accept`` that asks for something, a language cookie) goes on to Django, whose answer is right by definition.
+"""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+from django.utils.translation import get_language_from_request
+
+from seize.requests import request_id
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+_UNUSUAL = (b"expect", b"transfer-encoding", b"upgrade", b"content-encoding")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole HTTP response."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Ticket(Protocol):
+    """A request that a shortcut has taken: its headers were looked at, its body is awaited."""
+
+    def start(self, body: bytes, done: Callable[[Answer], None]) -> Callable[[], None]:
+        """Begin; ``done`` is called once, now or later, in the event loop. Returns what to call when nobody waits."""
+
+
+class Shortcut(Protocol):
+    """A route that is answered in front of Django."""
+
+    method: bytes
+
+    def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> Ticket | None:
+        """A ticket, or None when Django is to answer."""
+
+
+@dataclass(slots=True)
+class PlainRequest:
+    """A request about which nothing is special."""
+
+    headers: dict[bytes, bytes]
+    language: str
+    secure: bool
+    id: str
+
+    @property
+    def authorization(self) -> str:
+        return self.headers.get(b"authorization", b"").decode("latin-1")
+
+
+def plain_request(headers: Headers, *, secure: bool) -> PlainRequest | None:
+    """The request, or None when something about it is for Django to judge.
+
+    :param headers: names in lower case, as ASGI has them.
+    :param secure: whether the connection itself is TLS; what a trusted proxy says is read here.
+    """
+    by_name = dict(headers)
+    if len(by_name) != len(headers) or any(name in by_name for name in _UNUSUAL):
+        return None
+    proxy = settings.SECURE_PROXY_SSL_HEADER
+    if proxy is not None:
+        said = by_name.get(proxy[0].removeprefix("HTTP_").replace("_", "-").lower().encode())
+        secure = secure if said is None else said.partition(b",")[0].strip() == proxy[1].encode()
+    if settings.SECURE_SSL_REDIRECT and not secure:
+        return None
+    if settings.LANGUAGE_COOKIE_NAME.encode() in by_name.get(b"cookie", b""):
+        return None
+    if not (_host_is_ours(by_name.get(b"host", b"")) and _wants_json(by_name.get(b"accept", b"*/*"))):
+        return None
+    return PlainRequest(
+        headers=by_name,
+        language=_language_of(by_name.get(b"accept-language", b"")),
+        secure=secure,
+        id=request_id(by_name.get(b"x-request-id", b"").decode("latin-1")),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _host_is_ours(host: bytes) -> bool:
+    domain, _port = split_domain_port(host.decode("latin-1"))
+    return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
+
+
+@functools.lru_cache(maxsize=256)
+def _wants_json(accept: bytes) -> bool:
+    """Whether JSON as it is will do, by what REST framework's negotiation is known to say; False = not sure."""
+    parts = [part.strip().lower() for part in accept.split(b",")]
+    return b"indent" not in accept and (b"application/json" in parts or b"*/*" in parts)
+
+
+@functools.lru_cache(maxsize=256)
+def _language_of(accept_language: bytes) -> str:
+    """What Django's LocaleMiddleware would choose."""
+    text = accept_language.decode("latin-1")
+    request: Any = SimpleNamespace(COOKIES={}, META={"HTTP_ACCEPT_LANGUAGE": text})  # all that it reads
+    return get_language_from_request(request)
+
+
+@functools.lru_cache(maxsize=64)
+def _constant_headers(language: str, allow: bytes, *, secure: bool) -> tuple[tuple[bytes, bytes], ...]:
+    headers = [
+        (b"allow", allow),
+        (b"x-frame-options", settings.X_FRAME_OPTIONS.encode()),
+        (b"vary", b"Accept-Language"),
+        (b"content-language", language.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", settings.SECURE_REFERRER_POLICY.encode()),
+        (b"cross-origin-opener-policy", settings.SECURE_CROSS_ORIGIN_OPENER_POLICY.encode()),
+    ]
+    if secure and settings.SECURE_HSTS_SECONDS:
+        headers.append((b"strict-transport-security", f"max-age={settings.SECURE_HSTS_SECONDS}".encode()))
+    return tuple(headers)
+
+
+def answer_of(
+    request: PlainRequest, *, status: int, body: bytes, allow: bytes, headers: Sequence[tuple[bytes, bytes]]
+) -> Answer:
+    """A response with Django's headers around the route's own."""
+    return Answer(
+        status,
+        [
+            *headers,
+            *_constant_headers(request.language, allow, secure=request.secure),
+            (b"x-request-id", request.id.encode()),
+            (b"content-length", b"%d" % len(body)),
+        ],
+        body,
+    )
+
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Front:
+    """ASGI: what a shortcut takes is answered here, everything else by Django."""
+
+    def __init__(self, shortcuts: Sequence[Shortcut], django: Application) -> None:
+        self.shortcuts = shortcuts
+        self.django = django
+
+    def take(self, method: bytes, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> Ticket | None:
+        """The ticket of the first shortcut that is sure of the request, or None."""
+        for shortcut in self.shortcuts:
+            if shortcut.method == method:
+                ticket = shortcut.take(path, query, headers, secure=secure)
+                if ticket is not None:
+                    return ticket
+        return None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ticket = None
+        if scope["type"] == "http":
+            ticket = self.take(
+                scope["method"].encode(),
+                scope["path"].encode(),
+                scope["query_string"],
+                scope["headers"],
+                secure=scope["scheme"] == "https",
+            )
+        if ticket is None:
+            await self.django(scope, receive, send)
+            return
+        body = await _body_read(receive)
+        if body is None:
+            return
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        leave = ticket.start(body, lambda answer: None if answered.done() else answered.set_result(answer))
+        try:
+            answer = await answered
+        except asyncio.CancelledError:
+            leave()
+            raise
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _body_read(receive: Receive) -> bytes | None:
+    """The whole body, whose length the headers have told; None when the client went away."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)

@@ -1,0 +1,109 @@
+"""The gate: the seize route in front of Django, with group commit. Same parser, outcomes, problems and headers.
+
+``couponsite/asgi.py`` puts it in front of Django; ``SEIZE_GATE=off`` leaves the reference view alone in place.
+It remembers no outcome: a remembered "sold out" would be told to a winner who lost the answer.
+"""
+
+from collections.abc import Callable
+
+import orjson
+
+from seize.authentication import WWW_AUTHENTICATE
+from seize.batching import Fault, Lanes
+from seize.fronts import Answer, Headers, PlainRequest, answer_of, plain_request
+from seize.outcomes import Outcome, Refused, Won
+from seize.problems import CONTENT_TYPE, Problem, problem_of_fault
+from seize.requests import BODY_MAX_BYTES, RequestInvalid, seize_request_parse
+from seize.responses import refused_problem, won_response
+from seize.store import StoreBusy
+from seize.tokens import TokenInvalid, bearer_verify
+
+PATH = b"/market/consumer/coupon/seize"
+_ALLOW = b"POST, OPTIONS"
+_WON_HEADERS = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+_PROBLEM_TYPE = (b"content-type", CONTENT_TYPE.encode())
+
+
+class SeizeShortcut:
+    """``POST /market/consumer/coupon/seize`` as :class:`seize.views.CouponSeizeView` answers it."""
+
+    method = b"POST"
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+
+    def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> "SeizeTicket | None":
+        """A ticket for a plain request with a short JSON body; everything else is Django's."""
+        if path != PATH:
+            return None
+        request = plain_request(headers, secure=secure)
+        if request is None or not _has_short_json(request):
+            return None
+        return SeizeTicket(self.lanes, request)
+
+
+def _has_short_json(request: PlainRequest) -> bool:
+    kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    length = request.headers.get(b"content-length", b"")
+    return kind == b"application/json" and length.isdigit() and int(length) <= BODY_MAX_BYTES
+
+
+class SeizeTicket:
+    """One press of the button."""
+
+    __slots__ = ("_done", "lanes", "request")
+
+    def __init__(self, lanes: Lanes, request: PlainRequest) -> None:
+        self.lanes, self.request = lanes, request
+
+    def start(self, body: bytes, done: Callable[[Answer], None]) -> Callable[[], None]:
+        """Shed, refuse, or join the activity's lane."""
+        if self.lanes.is_full:
+            done(self._problem(problem_of_fault(StoreBusy("too many wait"))))
+            return _nothing
+        try:
+            user_id = bearer_verify(self.request.authorization)
+            wanted = seize_request_parse(body)
+        except TokenInvalid:
+            done(self._problem(Problem("UNAUTHENTICATED", headers={"WWW-Authenticate": WWW_AUTHENTICATE})))
+            return _nothing
+        except RequestInvalid as error:
+            done(self._problem(Problem("INVALID_REQUEST", detail=str(error))))
+            return _nothing
+        self._done = done
+        waiting = self.lanes.submit(
+            activity_id=wanted.activity_id, user_id=user_id, seq=wanted.seq, done=self._answered
+        )
+
+        def leave() -> None:
+            waiting.left = True
+
+        return leave
+
+    def _answered(self, outcome: Outcome | Fault | None) -> None:
+        if isinstance(outcome, Won):
+            status, body = won_response(outcome)
+            self._done(
+                answer_of(self.request, status=status, body=orjson.dumps(body), allow=_ALLOW, headers=_WON_HEADERS)
+            )
+        elif isinstance(outcome, Refused):
+            self._done(self._problem(refused_problem(outcome)))
+        elif outcome is None:
+            self._done(self._problem(Problem("INTERNAL_ERROR")))
+        else:
+            self._done(self._problem(problem_of_fault(outcome)))
+
+    def _problem(self, problem: Problem) -> Answer:
+        body = problem.body(instance=self.request.id, language=self.request.language)
+        own = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
+        return answer_of(
+            self.request,
+            status=problem.status,
+            body=orjson.dumps(body),
+            allow=_ALLOW,
+            headers=(_PROBLEM_TYPE, *own),
+        )
+
+
+def _nothing() -> None:
+    """Nobody to take out of a lane."""

@@ -1,0 +1,111 @@
+"""uvicorn's HTTP protocol with the shortcuts taken before an ASGI scope, a task and their messages are made.
+
+Half of what a seize costs in a process is that layer. Everything about connections stays uvicorn's: parsing, limits,
+keep-alive, pipelining, flow control, graceful stop. Whatever no shortcut takes goes its usual way.
+"""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from seize.fronts import Answer, Front, Ticket
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.flow_control import FlowControl
+
+
+class _Event:
+    """Stands for the event on which a task would wait for the body; nobody waits here."""
+
+    def set(self) -> None:
+        """Nothing."""
+
+
+_EVENT = _Event()
+
+
+class ShortCycle:
+    """A request that a shortcut has taken; for uvicorn it looks like one of its own cycles."""
+
+    message_event = _EVENT
+
+    def __init__(self, protocol: "ShortcutProtocol", ticket: Ticket, *, keep_alive: bool) -> None:
+        self.protocol = protocol
+        self.ticket = ticket
+        self.keep_alive = keep_alive
+        self.body = bytearray()
+        self.more_body = True
+        self.response_complete = False
+        self._disconnected = False
+        self._leave: Any = None
+
+    @property
+    def disconnected(self) -> bool:
+        """Whether the client went away; it then leaves the lane, if it was not asked yet."""
+        return self._disconnected
+
+    @disconnected.setter
+    def disconnected(self, value: bool) -> None:
+        self._disconnected = value
+        if value and self._leave is not None:
+            self._leave()
+
+    def start(self) -> None:
+        """The body is complete."""
+        self._leave = self.ticket.start(bytes(self.body), self.answered)
+
+    def answered(self, answer: Answer) -> None:
+        """Write the whole answer at once, and let uvicorn go on with the connection."""
+        if self.response_complete:
+            return
+        self.response_complete = True
+        if self._disconnected:
+            return
+        parts = [STATUS_LINE[answer.status]]
+        for name, value in (*self.protocol.server_state.default_headers, *answer.headers):
+            parts += (name, b": ", value, b"\r\n")
+        if not self.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts += (b"\r\n", answer.body)
+        transport = self.protocol.transport
+        transport.write(b"".join(parts))
+        if not self.keep_alive:
+            transport.close()
+        self.protocol.on_response_complete()
+
+
+class ShortcutProtocol(HttpToolsProtocol):
+    """For an application that is a :class:`seize.fronts.Front`; any other is served as uvicorn does."""
+
+    flow: "FlowControl"
+
+    def on_headers_complete(self) -> None:
+        """Take the request if a shortcut does and nothing about the connection is out of the ordinary."""
+        ticket = self._take()
+        if ticket is None:
+            super().on_headers_complete()
+            return
+        cycle = ShortCycle(self, ticket, keep_alive=self.parser.should_keep_alive())
+        self.cycle = cast("Any", cycle)
+
+    def on_message_complete(self) -> None:
+        """Begin what was taken: its body is complete."""
+        super().on_message_complete()
+        cycle: object = self.cycle
+        if isinstance(cycle, ShortCycle) and not cycle.more_body and not cycle.response_complete:
+            cycle.start()
+
+    def _take(self) -> Ticket | None:
+        front = self.app
+        if not isinstance(front, Front):
+            return None
+        if self.cycle is not None and not self.cycle.response_complete:
+            return None  # pipelined behind another one
+        if self.access_log or self.flow.write_paused or self.root_path or self.parser.get_http_version() != "1.1":
+            return None
+        if self.limit_concurrency is not None and (
+            len(self.connections) >= self.limit_concurrency or len(self.tasks) >= self.limit_concurrency
+        ):
+            return None
+        path, _, query = self.url.partition(b"?")
+        return front.take(self.parser.get_method(), path, query, self.headers, secure=self.scheme == "https")

@@ -1,0 +1,180 @@
+"""Ready bytes: the same answers from every front, at most a second old, and Redis asked twice a second at most."""
+
+import re
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from activities import ready
+from couponsite.asgi import front
+from seize import store
+from seize.keys import LIST_KEY, stock_key
+from seize.requests import SeizeRequest
+from seize.services import coupon_seize
+from tests.factories import offer
+from tests.seize.servers import FRONTS, Counted, Reply, ask, raw_request, served
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LIST = "/market/consumer/activity/list"
+
+
+@pytest.fixture(scope="module")
+def fronts():
+    """A server for each front, by name."""
+    with ExitStack() as stack:
+        servers = {}
+        for kind in FRONTS:
+            made = front()
+            shortcuts = [] if kind == "view" else made.shortcuts
+            servers[kind] = stack.enter_context(served(Counted(shortcuts, made.django), kind=kind))
+        yield servers
+
+
+@pytest.fixture(autouse=True)
+def cache(settings, monkeypatch):
+    """A cache of its own, of one second."""
+    settings.LIST_CACHE_S = 1.0
+    fresh = ready._Cache()
+    monkeypatch.setattr(ready, "_cache", fresh)
+    return fresh
+
+
+def get(path: str, *, method: str = "GET", **headers: str) -> bytes:
+    wanted = {"Host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return raw_request(method, path, headers=tuple(wanted.items()))
+
+
+def comparable(reply: Reply) -> tuple[int, dict[str, str], str]:
+    headers = {name: value for name, value in reply.headers.items() if name != "date"}
+    headers["x-request-id"] = "an id"
+    body = re.sub(r'"server_time":"[^"]+"', '"server_time":"now"', reply.body.decode())
+    return reply.status, headers, re.sub(r'"instance":"[0-9a-f]+"', '"instance":"an id"', body)
+
+
+@pytest.mark.parametrize(
+    ("request_of", "taken"),
+    [
+        (lambda _: get(LIST), True),
+        (lambda _: get(LIST + "?tab=ongoing"), True),
+        (lambda _: get(LIST + "?tab=upcoming"), True),
+        (lambda _: get(LIST, Accept_Language="zh-CN"), True),
+        (lambda _: get(LIST, If_None_Match='"x", W/"y"'), True),
+        (lambda _: get(LIST + "?tab=nonsense"), False),
+        (lambda _: get(LIST + "?tab=ongoing&a=b"), False),
+        (lambda _: get(LIST, method="HEAD"), False),
+        (lambda _: get(LIST, method="POST"), False),
+        (lambda _: get(LIST, Accept="text/html"), False),
+        (lambda activity: get(f"/market/consumer/activity/{activity.pk}"), True),
+        (lambda activity: get(f"/market/consumer/activity/{activity.pk}?a=b"), False),
+        (lambda activity: get(f"/market/consumer/activity/0{activity.pk}"), False),
+        (lambda _: get("/market/consumer/activity/987654"), False),
+        (lambda activity: get(f"/market/consumer/activity/{activity.pk}/claim"), False),
+    ],
+)
+def test_every_front_answers_as_the_view_does(fronts, request_of, taken):
+    activity = offer(name="满减 “八折”", rules_text="a\nb\u2028c")
+    request = request_of(activity)
+    method = request.split(b" ")[0].decode()
+    answers, took = {}, {}
+    for kind, server in fronts.items():
+        ready.list_ready(tab=None)  # there, and fresh
+        before = server.front.taken
+        answers[kind] = comparable(ask(server.port, request, method=method))
+        took[kind] = server.front.taken - before
+    assert answers["asgi"] == answers["view"]
+    assert answers["protocol"] == answers["view"]
+    assert took == {"view": 0, "asgi": taken, "protocol": taken}
+
+
+def test_same_list_again_is_304_for_every_front(fronts):
+    offer()
+    for server in fronts.values():
+        etag = ask(server.port, get(LIST)).headers["etag"]
+        again = ask(server.port, get(LIST, If_None_Match=etag))
+        assert (again.status, again.body, again.headers["etag"]) == (304, b"", etag)
+        assert again.headers["cache-control"] == "public, max-age=1"
+    answers = {kind: comparable(ask(server.port, get(LIST, If_None_Match=etag))) for kind, server in fronts.items()}
+    assert answers["asgi"] == answers["protocol"] == answers["view"]
+
+
+def test_stock_is_at_most_a_second_old_and_redis_is_asked_twice_a_second(fronts, monkeypatch):
+    activity = offer(stock_total=10)
+    reads = []
+    real = ready.snapshot_read
+
+    def counted():
+        reads.append(time.monotonic())
+        return real()
+
+    monkeypatch.setattr(ready, "snapshot_read", counted)
+    port = fronts["protocol"].port
+    began = time.monotonic()
+    assert b'"stock_left":10' in ask(port, get(LIST)).body
+    coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
+    seen_after_s = None
+    asked = 0
+    while time.monotonic() - began < 2.2:
+        asked += 1
+        if seen_after_s is None and b'"stock_left":9' in ask(port, get(LIST)).body:
+            seen_after_s = time.monotonic() - began
+    assert seen_after_s is not None
+    assert seen_after_s < 1.2
+    assert len(reads) <= 6
+    assert asked > 20 * len(reads)
+
+
+def test_server_time_goes_on_while_the_bytes_stay(fronts):
+    offer()
+    port = fronts["protocol"].port
+    ask(port, get(LIST))
+    first, _pause, second = ask(port, get(LIST)), time.sleep(0.2), ask(port, get(LIST))
+    assert first.headers["etag"] == second.headers["etag"]
+    times = [re.search(rb'"server_time":"([^"]+)"', reply.body)[1] for reply in (first, second)]
+    assert times[0] < times[1]
+
+
+def test_redis_that_went_away_is_told_within_a_second(fronts, settings):
+    offer()
+    port = fronts["protocol"].port
+    assert ask(port, get(LIST)).status == 200
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    time.sleep(1.1)
+    assert ask(port, get(LIST)).status == 503
+
+
+def test_absent_list_is_503_and_never_an_empty_one(fronts, raw):
+    offer()
+    raw.delete(LIST_KEY)
+    for server in fronts.values():
+        assert ask(server.port, get(LIST)).status == 503
+
+
+def test_unknown_stock_is_null_and_not_none_left(raw):
+    activity = offer()
+    raw.delete(stock_key(activity.pk % 10))
+    body = ready.list_ready(tab=None).body()
+    assert b'"stock_left":null' in body
+
+
+def test_many_threads_that_find_it_old_ask_redis_once(cache, monkeypatch):
+    import threading
+
+    offer()
+    reads = []
+    real = ready.snapshot_read
+
+    def slow():
+        reads.append(1)
+        time.sleep(0.05)
+        return real()
+
+    monkeypatch.setattr(ready, "snapshot_read", slow)
+    threads = [threading.Thread(target=lambda: ready.list_ready(tab=None)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(reads) == 1
+    assert store.time_us() > 0

@@ -1,0 +1,193 @@
+"""Group commit: who shares a call, who waits for nobody, and whom a fault hits."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from seize import batching
+from seize.batching import Lanes
+from seize.outcomes import Won
+from seize.store import StoreUnavailable
+
+
+class Desk:
+    """Stands for the script: notes each call, and holds it until it is let go."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.calls: list[tuple[int, list[tuple[int, int]]]] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.faults: list[Exception] = []
+        monkeypatch.setattr(batching, "coupons_seize", self.seize)
+
+    def seize(self, *, activity_id: int, shoppers: list[tuple[int, int]]) -> list[Won]:
+        self.calls.append((activity_id, list(shoppers)))
+        assert self.open.wait(10)
+        if self.faults:
+            raise self.faults.pop(0)
+        return [Won(activity_id, seq or 1, 1, replay=False, now_ms=user_id) for user_id, seq in shoppers]
+
+
+@pytest.fixture
+def desk(monkeypatch) -> Desk:
+    return Desk(monkeypatch)
+
+
+def run(scenario, *, threads: int = 4, waiting_max: int = 10_000):
+    """Run a coroutine function that gets Lanes and a list of what was answered."""
+    answers: list[tuple[int, object]] = []
+
+    async def main() -> None:
+        with ThreadPoolExecutor(threads) as executor:
+            await scenario(Lanes(executor=executor, waiting_max=waiting_max), answers)
+
+    asyncio.run(main())
+    return answers
+
+
+def submit(lanes: Lanes, answers: list, user_id: int, *, activity_id: int = 11):
+    return lanes.submit(
+        activity_id=activity_id, user_id=user_id, seq=1, done=lambda answer: answers.append((user_id, answer))
+    )
+
+
+async def until(condition) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never came to that")
+
+
+def test_a_lonely_shopper_is_asked_for_at_once(desk):
+    async def scenario(lanes, answers):
+        submit(lanes, answers, 7)
+        await until(lambda: answers)
+
+    answers = run(scenario)
+    assert desk.calls == [(11, [(7, 1)])]
+    assert answers == [(7, Won(11, 1, 1, replay=False, now_ms=7))]
+
+
+def test_who_comes_while_a_call_is_under_way_forms_the_next_one_in_order(desk):
+    desk.open.clear()
+
+    async def scenario(lanes, answers):
+        submit(lanes, answers, 1)
+        await until(lambda: desk.calls)
+        for user_id in range(2, 52):
+            submit(lanes, answers, user_id)
+        await asyncio.sleep(0.05)
+        assert len(desk.calls) == 1
+        assert lanes.waiting == 51
+        desk.open.set()
+        await until(lambda: len(answers) == 51)
+        assert lanes.waiting == 0
+
+    answers = run(scenario)
+    assert [len(shoppers) for _activity, shoppers in desk.calls] == [1, 50]
+    assert [user_id for user_id, _answer in answers] == list(range(1, 52))
+
+
+def test_a_call_carries_at_most_256(desk):
+    async def scenario(lanes, answers):
+        for user_id in range(1, 601):
+            submit(lanes, answers, user_id)
+        await until(lambda: len(answers) == 600)
+
+    run(scenario)
+    assert [len(shoppers) for _activity, shoppers in desk.calls] == [256, 256, 88]
+
+
+def test_activities_do_not_wait_for_each_other(desk):
+    desk.open.clear()
+
+    async def scenario(lanes, answers):
+        submit(lanes, answers, 1, activity_id=11)
+        submit(lanes, answers, 2, activity_id=12)
+        await until(lambda: len(desk.calls) == 2)
+        desk.open.set()
+        await until(lambda: len(answers) == 2)
+
+    run(scenario)
+    assert sorted(desk.calls) == [(11, [(1, 1)]), (12, [(2, 1)])]
+
+
+def test_a_failing_call_hits_those_in_it_and_nobody_after_them(desk):
+    desk.open.clear()
+    desk.faults = [StoreUnavailable("down")]
+
+    async def scenario(lanes, answers):
+        submit(lanes, answers, 1)
+        await until(lambda: desk.calls)
+        submit(lanes, answers, 2)
+        submit(lanes, answers, 3)
+        desk.open.set()
+        await until(lambda: len(answers) == 3)
+
+    answers = dict(run(scenario))
+    assert isinstance(answers[1], StoreUnavailable)
+    assert isinstance(answers[2], Won)
+    assert isinstance(answers[3], Won)
+
+
+def test_a_fault_that_nobody_expected_is_told_as_such_and_the_lane_goes_on(desk, caplog):
+    desk.faults = [KeyError("surprise")]
+
+    async def scenario(lanes, answers):
+        submit(lanes, answers, 1)
+        await until(lambda: answers)
+        submit(lanes, answers, 2)
+        await until(lambda: len(answers) == 2)
+
+    answers = dict(run(scenario))
+    assert answers[1] is None
+    assert isinstance(answers[2], Won)
+    assert "a call for 1 shoppers failed" in caplog.text
+
+
+def test_an_answer_that_cannot_be_given_keeps_no_other_back(desk):
+    async def scenario(lanes, answers):
+        def broken(_answer: object) -> None:
+            raise RuntimeError("gone")
+
+        lanes.submit(activity_id=11, user_id=1, seq=1, done=broken)
+        submit(lanes, answers, 2)
+        await until(lambda: answers)
+
+    assert [user_id for user_id, _answer in run(scenario)] == [2]
+
+
+def test_who_left_before_being_asked_takes_no_coupon(desk):
+    desk.open.clear()
+
+    async def scenario(lanes, answers):
+        submit(lanes, answers, 1)
+        await until(lambda: desk.calls)
+        left = submit(lanes, answers, 2)
+        submit(lanes, answers, 3)
+        left.left = True
+        desk.open.set()
+        await until(lambda: len(answers) == 2)
+        assert lanes.waiting == 0
+
+    run(scenario)
+    assert desk.calls == [(11, [(1, 1)]), (11, [(3, 1)])]
+
+
+def test_full_is_when_as_many_wait_as_may(desk):
+    desk.open.clear()
+
+    async def scenario(lanes, answers):
+        submit(lanes, answers, 1)
+        submit(lanes, answers, 2, activity_id=12)
+        assert not lanes.is_full
+        submit(lanes, answers, 3)
+        assert lanes.is_full
+        desk.open.set()
+        await until(lambda: len(answers) == 3)
+        assert not lanes.is_full
+
+    run(scenario, waiting_max=3)
