@@ -29,7 +29,7 @@ def meta(options: Options, *, command: str) -> dict:
 
 def versions() -> dict[str, str]:
     """Versions of everything that takes part and is here."""
-    found = {"python": platform.python_version(), "kernel": platform.release()}
+    found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
