@@ -1,13 +1,13 @@
 """What fsync costs: wins a second by one client, ``always`` beside ``everysec``, 1, 32 and 128 shoppers a call.
 
-``.venv/bin/python bench/batches.py [ROUNDS]`` (default 5). Contenders take turns in each round; medians are printed.
+``.venv/bin/python -m bench.batches [ROUNDS]`` (default 5). Contenders take turns in each round; medians are printed.
 """
 
 import statistics
 import sys
 import time
 
-import stage
+from bench import stage
 
 BATCHES = (1, 32, 128)
 SECONDS = 1.0

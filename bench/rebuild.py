@@ -1,10 +1,10 @@
-"""How long a rebuild takes: ``.venv/bin/python bench/rebuild.py [HOLDERS ...]`` (default 100000 1000000)."""
+"""How long a rebuild takes: ``.venv/bin/python -m bench.rebuild [HOLDERS ...]`` (default 100000 1000000)."""
 
 import sys
 import time
 from datetime import timedelta
 
-import stage
+from bench import stage
 
 
 def main(sizes: list[int]) -> None:

@@ -1,6 +1,7 @@
 """Private servers below var/bench for a measurement, and Django pointed at them."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +10,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "script" / "lib")]
 
-from services import MariaDB, Valkey, valkey_binary  # noqa: E402 - found by the line above
+from project import VAR  # noqa: E402 - found by the line above
+from services import MariaDB, Valkey, valkey_binary  # noqa: E402 - so is this
 
-FOLDER = ROOT / "var" / "bench"
+FOLDER = VAR / "bench"
 
 
 @contextmanager
-def servers(*, fsync: str = "always", database: bool = True) -> Iterator[Valkey]:
-    """A Valkey and, where asked, a migrated MariaDB; Django is set up on both. Stopped at the end."""
+def servers(*, fsync: str = "always", database: bool = True, migrate: bool = True) -> Iterator[Valkey]:
+    """An empty Valkey and, where asked, a MariaDB, migrated or empty; Django is set up on both. Stopped at the end."""
+    shutil.rmtree(FOLDER / f"valkey-{fsync}", ignore_errors=True)
     valkey = Valkey(FOLDER / f"valkey-{fsync}", binary=valkey_binary(), fsync=fsync)
     mariadb = MariaDB(FOLDER / "mariadb")
     valkey.start()
@@ -26,24 +29,28 @@ def servers(*, fsync: str = "always", database: bool = True) -> Iterator[Valkey]
             mariadb.find()
             mariadb.start()
             os.environ["DATABASE_URL"] = mariadb.url
-        _django(migrate=database, port=mariadb.port)
+            database_create(mariadb.port)
+        _django(migrate=database and migrate)
         yield valkey
     finally:
         valkey.stop(kill=True)
         mariadb.stop()
 
 
-def _django(*, migrate: bool, port: int) -> None:
+def database_create(port: int) -> None:
+    """The empty database that ``MariaDB.url`` names."""
+    import MySQLdb
+
+    raw = MySQLdb.connect(host="127.0.0.1", port=port, user="root")
+    raw.query("CREATE DATABASE coupons")
+    raw.close()
+
+
+def _django(*, migrate: bool) -> None:
     import django
     from django.core.management import call_command
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "couponsite.settings")
-    if migrate:
-        import MySQLdb
-
-        raw = MySQLdb.connect(host="127.0.0.1", port=port, user="root")
-        raw.query("CREATE DATABASE coupons")
-        raw.close()
     django.setup()
     if migrate:
         call_command("migrate", verbosity=0, interactive=False)

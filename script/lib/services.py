@@ -309,6 +309,10 @@ class MariaDB:
                 self.process.wait(timeout=10)
             self.process = None
 
+    def version_command(self) -> list[str]:
+        """What prints the server's version."""
+        return [self._program("mariadbd"), "--version"]
+
     def _program(self, name: str) -> str:
         candidates = [self.unpacked / "usr" / folder / name for folder in ("sbin", "bin", "libexec")]
         for candidate in candidates:

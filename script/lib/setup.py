@@ -110,20 +110,23 @@ def manage_or_fail(what: str, *arguments: str) -> None:
         fail(f"{what} failed (manage.py {' '.join(arguments)}): {lines[-1]}")
 
 
-def setup(*, development: bool = False) -> None:
-    """Everything ``script/server`` needs; with ``development`` also what ``script/test`` needs."""
+def setup(*, development: bool = False, required_by: str = "script/test") -> None:
+    """Everything ``script/server`` needs; with ``development`` also what ``script/test`` and ``script/bench`` need.
+
+    :param required_by: the script that wants what is for development, for messages.
+    """
     os.chdir(ROOT)
     VAR.mkdir(parents=True, exist_ok=True)
     with lock_held(ROOT / ".setup.lock", busy="another set-up is running, waiting for it"):
-        _setup(development=development)
+        _setup(development=development, required_by=required_by)
 
 
-def _setup(*, development: bool) -> None:
+def _setup(*, development: bool, required_by: str) -> None:
     venv_make()
     requirements_install("requirements.txt")
     if development:
         requirements_install("requirements-dev.txt")
-        mysqlclient_install(required_by="script/test")
+        mysqlclient_install(required_by=required_by)
         manage_or_fail("static files", "collectstatic", "--no-input", "-v", "0")
         return
     wants_mysql = setting("DATABASE_URL").startswith(("mysql", "mariadb"))
