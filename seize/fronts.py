@@ -9,12 +9,13 @@ import functools
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 from django.utils.translation import get_language_from_request
 
+from seize.frozen import settings_cached
 from seize.requests import request_id
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -61,6 +62,27 @@ class PlainRequest:
         return self.headers.get(b"authorization", b"").decode("latin-1")
 
 
+class _Site(NamedTuple):
+    """What a front needs of the settings."""
+
+    secure_only: bool
+    proxy_header: bytes  # empty: no proxy is trusted
+    proxy_says_secure: bytes
+    language_cookie: bytes
+
+
+@settings_cached
+def _site() -> _Site:
+    trusted: tuple[str, str] | None = settings.SECURE_PROXY_SSL_HEADER
+    name, value = trusted or ("", "")
+    return _Site(
+        secure_only=settings.SECURE_SSL_REDIRECT,
+        proxy_header=name.removeprefix("HTTP_").replace("_", "-").lower().encode(),
+        proxy_says_secure=value.encode(),
+        language_cookie=settings.LANGUAGE_COOKIE_NAME.encode(),
+    )
+
+
 def plain_request(headers: Headers, *, secure: bool) -> PlainRequest | None:
     """The request, or None when something about it is for Django to judge.
 
@@ -70,13 +92,13 @@ def plain_request(headers: Headers, *, secure: bool) -> PlainRequest | None:
     by_name = dict(headers)
     if len(by_name) != len(headers) or any(name in by_name for name in _UNUSUAL):
         return None
-    proxy = settings.SECURE_PROXY_SSL_HEADER
-    if proxy is not None:
-        said = by_name.get(proxy[0].removeprefix("HTTP_").replace("_", "-").lower().encode())
-        secure = secure if said is None else said.partition(b",")[0].strip() == proxy[1].encode()
-    if settings.SECURE_SSL_REDIRECT and not secure:
+    site = _site()
+    if site.proxy_header:
+        said = by_name.get(site.proxy_header)
+        secure = secure if said is None else said.partition(b",")[0].strip() == site.proxy_says_secure
+    if site.secure_only and not secure:
         return None
-    if settings.LANGUAGE_COOKIE_NAME.encode() in by_name.get(b"cookie", b""):
+    if site.language_cookie in by_name.get(b"cookie", b""):
         return None
     if not (_host_is_ours(by_name.get(b"host", b"")) and _wants_json(by_name.get(b"accept", b"*/*"))):
         return None
