@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# A file that is started by its path puts this folder in front, and bench/http.py would hide Python's own http.
+sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() != ROOT / "bench"]
 sys.path[:0] = [str(ROOT), str(ROOT / "script" / "lib")]
 
 from project import VAR  # noqa: E402 - found by the line above
