@@ -7,6 +7,7 @@ import argparse
 import importlib.util
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from bench.sale import ACTIVITY_ID, STOCK, Sale, Sold, Tokens
 from bench.stage import FOLDER, ROOT
 
 from project import PYTHON
-from services import MariaDB, Valkey, valkey_binary
+from services import MariaDB, Valkey, pidfile_kill, valkey_binary
 
 CONTENDERS = ("gate", "drf_view", "stock_drf", "fastapi", "fastify", "nginx_lua")
 OURS = ("gate", "drf_view")
@@ -101,11 +102,13 @@ def _ground(pairs: list[tuple[str, str]], progress: Progress, *, tokens: int) ->
     """All servers, each checked; stopped at the end, whatever happens."""
     with ExitStack() as at_end:
         # Redis rewrites its append-only file between the runs, not amid one.
-        valkey = Valkey(FOLDER / "valkey-http", binary=valkey_binary(), extra=("auto-aof-rewrite-percentage 0",))
+        folder = FOLDER / "valkey-http"
+        pidfile_kill(folder / "server.pid")  # of an earlier run that was killed
+        shutil.rmtree(folder, ignore_errors=True)
+        valkey = Valkey(folder, binary=valkey_binary(), extra=("auto-aof-rewrite-percentage 0",))
         at_end.callback(valkey.stop, kill=True)
         valkey.start()
         client = redis.Redis.from_url(valkey.url, decode_responses=True)
-        client.flushall()  # what an earlier run left in the folder
         at_end.callback(client.close)
         database_url = ""
         if any(mix in READ_MIXES for mix, _name in pairs):
@@ -140,6 +143,7 @@ def _reading_fill(at_end: ExitStack, progress: Progress, *, redis_url: str) -> s
     except SystemExit:
         progress.leave_out(rows, "mariadbd is missing, see the line above")
         return ""
+    pidfile_kill(mariadb.folder / "server.pid")
     at_end.callback(mariadb.stop)
     mariadb.start()
     import MySQLdb
