@@ -62,15 +62,15 @@ def measure(options: Options, progress: Progress) -> dict[str, dict[str, dict[st
         return {}
     seconds = SECONDS_QUICK if options.quick else SECONDS
     samples: dict[tuple[str, str], list[dict[str, float]]] = {}
-    with _ground(pairs, progress, tokens=seconds * RATE_MAX) as ground:
-        pairs = [pair for pair in pairs if ground.can(*pair)]
+    with servers_start(pairs, progress, tokens=seconds * RATE_MAX) as servers:
+        pairs = [pair for pair in pairs if servers.can(*pair)]
         progress.expect(len(pairs) * options.rounds)
         for number in range(options.rounds):
             for mix, name in pairs:
                 progress.step(f"http {mix} {name}")
                 if number == 0:
-                    _measure_once(ground, mix, name, wrk=wrk, seconds=SECONDS_WARM)
-                samples.setdefault((mix, name), []).append(_measure_once(ground, mix, name, wrk=wrk, seconds=seconds))
+                    _measure_once(servers, mix, name, wrk=wrk, seconds=SECONDS_WARM)
+                samples.setdefault((mix, name), []).append(_measure_once(servers, mix, name, wrk=wrk, seconds=seconds))
     medians: dict[str, dict[str, dict[str, float]]] = {}
     for (mix, name), runs in samples.items():
         row = {key: round(statistics.median(run[key] for run in runs), 2) for key in runs[0]}
@@ -82,7 +82,7 @@ def measure(options: Options, progress: Progress) -> dict[str, dict[str, dict[st
 
 
 @dataclass(slots=True)
-class Ground:
+class Servers:
     """Everything that runs while the contenders take turns."""
 
     valkey: Valkey
@@ -98,7 +98,7 @@ class Ground:
 
 
 @contextmanager
-def _ground(pairs: list[tuple[str, str]], progress: Progress, *, tokens: int) -> Iterator[Ground]:
+def servers_start(pairs: list[tuple[str, str]], progress: Progress, *, tokens: int) -> Iterator[Servers]:
     """All servers, each checked; stopped at the end, whatever happens."""
     with ExitStack() as at_end:
         # Redis rewrites its append-only file between the runs, not amid one.
@@ -113,7 +113,7 @@ def _ground(pairs: list[tuple[str, str]], progress: Progress, *, tokens: int) ->
         database_url = ""
         if any(mix in READ_MIXES for mix, _name in pairs):
             database_url = _reading_fill(at_end, progress, redis_url=valkey.url)
-        ground = Ground(valkey, client, Sale(client), Tokens(tokens), {}, reads=bool(database_url))
+        servers = Servers(valkey, client, Sale(client), Tokens(tokens), {}, reads=bool(database_url))
         for name in CONTENDERS:
             if not any(name == other for _mix, other in pairs):
                 continue
@@ -124,11 +124,11 @@ def _ground(pairs: list[tuple[str, str]], progress: Progress, *, tokens: int) ->
                 continue
             at_end.callback(contender.stop)
             contender.start()
-            contract.seizing_check(name, port=contender.port, sale=ground.sale)
-            if ground.reads and name in OURS:
+            contract.seizing_check(name, port=contender.port, sale=servers.sale)
+            if servers.reads and name in OURS:
                 contract.reading_check(name, port=contender.port)
-            ground.contenders[name] = contender
-        yield ground
+            servers.contenders[name] = contender
+        yield servers
 
 
 def _reading_fill(at_end: ExitStack, progress: Progress, *, redis_url: str) -> str:
@@ -160,22 +160,22 @@ def _reading_fill(at_end: ExitStack, progress: Progress, *, redis_url: str) -> s
 # -- One run ------------------------------------------------------------------------------------------
 
 
-def _measure_once(ground: Ground, mix: str, name: str, *, wrk: str, seconds: float) -> dict[str, float]:
+def _measure_once(servers: Servers, mix: str, name: str, *, wrk: str, seconds: float) -> dict[str, float]:
     """Prepare, load, count, compare the count with Redis."""
-    asked, expected = _MIXES[mix](ground)
-    contender, before = ground.contenders[name], ground.sale.sold()
+    asked, expected = _MIXES[mix](servers)
+    contender, before = servers.contenders[name], servers.sale.sold()
     if mix == "win_everysec":
-        ground.client.config_set("appendfsync", "everysec")
+        servers.client.config_set("appendfsync", "everysec")
     time.sleep(0.2)
-    web, store = tree_cpu_s(contender.pid), tree_cpu_s(_pid(ground.valkey))
-    run = load.run(wrk, asked, port=contender.port, tokens=ground.tokens, seconds=seconds)
-    web, store = tree_cpu_s(contender.pid) - web, tree_cpu_s(_pid(ground.valkey)) - store
+    web, store = tree_cpu_s(contender.pid), tree_cpu_s(_pid(servers.valkey))
+    run = load.run(wrk, asked, port=contender.port, tokens=servers.tokens, seconds=seconds)
+    web, store = tree_cpu_s(contender.pid) - web, tree_cpu_s(_pid(servers.valkey)) - store
     if mix == "win_everysec":
-        ground.client.config_set("appendfsync", "always")
-    wrong = expected(run, before, ground.sale.settled())
+        servers.client.config_set("appendfsync", "always")
+    wrong = expected(run, before, servers.sale.settled())
     if wrong or run.broken or not run.requests:
         raise contract.AnswersWrongly(f"{name}, {mix}: {wrong or 'requests without an answer'}: {run}")
-    ground.sale.close()
+    servers.sale.close()
     return {
         "rps": run.rps,
         "p50_ms": run.p50_us / 1000,
@@ -193,9 +193,9 @@ def _pid(valkey: Valkey) -> int:
 Expected = Callable[[load.Run, Sold, Sold], str]
 
 
-def _win(ground: Ground) -> tuple[load.Load, Expected]:
-    ground.sale.open(stock=STOCK)
-    return load.Load("POST", contract.SEIZE, BODY, 0, ground.tokens.count, "stop"), _all_won
+def _win(servers: Servers) -> tuple[load.Load, Expected]:
+    servers.sale.open(stock=STOCK)
+    return load.Load("POST", contract.SEIZE, BODY, 0, servers.tokens.count, "stop"), _all_won
 
 
 def _all_won(run: load.Run, before: Sold, after: Sold) -> str:
@@ -206,9 +206,9 @@ def _all_won(run: load.Run, before: Sold, after: Sold) -> str:
     return "" if after.taken == after.holders == after.queued else f"stock, holders and queue differ: {after}"
 
 
-def _sold_out(ground: Ground) -> tuple[load.Load, Expected]:
-    ground.sale.open(stock=0)
-    return load.Load("POST", contract.SEIZE, BODY, 0, ground.tokens.count), _all_refused
+def _sold_out(servers: Servers) -> tuple[load.Load, Expected]:
+    servers.sale.open(stock=0)
+    return load.Load("POST", contract.SEIZE, BODY, 0, servers.tokens.count), _all_refused
 
 
 def _all_refused(run: load.Run, before: Sold, after: Sold) -> str:
@@ -217,9 +217,9 @@ def _all_refused(run: load.Run, before: Sold, after: Sold) -> str:
     return ""
 
 
-def _repeat(ground: Ground) -> tuple[load.Load, Expected]:
-    ground.sale.open(stock=STOCK)
-    ground.sale.hand_out(HOLDERS)
+def _repeat(servers: Servers) -> tuple[load.Load, Expected]:
+    servers.sale.open(stock=STOCK)
+    servers.sale.hand_out(HOLDERS)
     return load.Load("POST", contract.SEIZE, BODY, 0, HOLDERS), _unchanged
 
 
@@ -228,22 +228,22 @@ def _unchanged(run: load.Run, before: Sold, after: Sold) -> str:
     return f"{run.refused} refused, sold {before} → {after}" if run.refused or after != before else ""
 
 
-def _list(ground: Ground) -> tuple[load.Load, Expected]:
-    ground.sale.open(stock=STOCK)
+def _list(servers: Servers) -> tuple[load.Load, Expected]:
+    servers.sale.open(stock=STOCK)
     return load.Load("GET", contract.LIST, "", 0, READERS, "anonymous"), _unchanged
 
 
-def _my(ground: Ground) -> tuple[load.Load, Expected]:
-    ground.sale.open(stock=STOCK)
+def _my(servers: Servers) -> tuple[load.Load, Expected]:
+    servers.sale.open(stock=STOCK)
     return load.Load("GET", contract.MY, "", 0, READERS), _unchanged
 
 
-def _claim(ground: Ground) -> tuple[load.Load, Expected]:
-    ground.sale.open(stock=STOCK)
+def _claim(servers: Servers) -> tuple[load.Load, Expected]:
+    servers.sale.open(stock=STOCK)
     return load.Load("GET", contract.CLAIM, "", 0, READERS), _unchanged
 
 
-_MIXES: dict[str, Callable[[Ground], tuple[load.Load, Expected]]] = {
+_MIXES: dict[str, Callable[[Servers], tuple[load.Load, Expected]]] = {
     "win": _win,
     "win_everysec": _win,
     "sold_out": _sold_out,
