@@ -62,13 +62,15 @@ def measure(options: Options, progress: Progress) -> dict[str, dict[str, dict[st
         return {}
     seconds = SECONDS_QUICK if options.quick else SECONDS
     samples: dict[tuple[str, str], list[dict[str, float]]] = {}
+    warm: set[str] = set()  # compilers and pools have done their first work; in a quick run once a contender
     with servers_start(pairs, progress, tokens=seconds * RATE_MAX) as servers:
         pairs = [pair for pair in pairs if servers.can(*pair)]
         progress.expect(len(pairs) * options.rounds)
         for number in range(options.rounds):
             for mix, name in pairs:
                 progress.step(f"http {mix} {name}")
-                if number == 0:
+                if number == 0 and not (options.quick and name in warm):
+                    warm.add(name)
                     _measure_once(servers, mix, name, wrk=wrk, seconds=SECONDS_WARM)
                 samples.setdefault((mix, name), []).append(_measure_once(servers, mix, name, wrk=wrk, seconds=seconds))
     medians: dict[str, dict[str, dict[str, float]]] = {}
