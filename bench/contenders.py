@@ -15,7 +15,7 @@ from bench.sale import SECRET, SEIZE_LUA, script_sha
 from bench.stage import FOLDER, ROOT
 
 import debian
-from project import PYTHON, program
+from project import PYTHON, VAR, program
 from services import port_answers, port_pick, tree_stop, wait_until
 
 PEERS = ROOT / "bench" / "peers"
@@ -92,7 +92,7 @@ Configured = tuple[list[str], dict[str, str]]
 
 
 def _our_environment(contender: Contender) -> dict[str, str]:
-    environment = {"ENV_FILE": os.devnull, "LOG_LEVEL": "WARNING", "VAR_DIR": str(ROOT / "var")}
+    environment = {"ENV_FILE": os.devnull, "LOG_LEVEL": "WARNING", "VAR_DIR": str(VAR)}
     if contender.database_url:
         environment["DATABASE_URL"] = contender.database_url
     return environment

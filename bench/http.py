@@ -3,7 +3,6 @@
 ``.venv/bin/python -m bench.http [--quick] [--rounds N] [--only NAME]``: NAME is a contender or a mix.
 """
 
-import argparse
 import importlib.util
 import json
 import os
@@ -20,16 +19,17 @@ import redis
 
 from bench import contract
 from bench import wrk as load
+from bench.arguments import CONTENDERS, arguments_parse
 from bench.contenders import Contender, Missing
 from bench.options import Options, Progress
 from bench.processes import tree_cpu_s
+from bench.progress import reporter
 from bench.sale import ACTIVITY_ID, STOCK, Sale, Sold, Tokens
 from bench.stage import FOLDER, ROOT
 
 from project import PYTHON
 from services import MariaDB, Valkey, pidfile_kill, valkey_binary
 
-CONTENDERS = ("gate", "drf_view", "stock_drf", "fastapi", "fastify", "nginx_lua")
 OURS = ("gate", "drf_view")
 READ_MIXES = ("list", "my", "claim")
 ROWS: dict[str, tuple[str, ...]] = {
@@ -256,30 +256,9 @@ _MIXES: dict[str, Callable[[Servers], tuple[load.Load, Expected]]] = {
 }
 
 
-# -- Alone --------------------------------------------------------------------------------------------
-
-
-class Lines:
-    """Progress as lines on standard error."""
-
-    def expect(self, steps: int) -> None:
-        print(f"{steps} runs", file=sys.stderr)
-
-    def step(self, what: str) -> None:
-        print(what, file=sys.stderr, flush=True)
-
-    def leave_out(self, what: str, why: str) -> None:
-        print(f"left out: {what}: {why}", file=sys.stderr)
-
-
-def options_parse(description: str | None) -> Options:
-    """The options of a section that is run alone."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only")
-    return Options(**vars(parser.parse_args()))
-
-
 if __name__ == "__main__":
-    print(json.dumps(measure(options_parse(__doc__), Lines()), indent=1))
+    chosen, _sections = arguments_parse(["http", *sys.argv[1:]])
+    with reporter() as shown:
+        shown.begin("http")
+        figures = measure(chosen, shown)
+    print(json.dumps({"http": figures, "left_out": shown.left_out}, indent=1))

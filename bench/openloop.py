@@ -2,10 +2,9 @@
 
 A closed loop such as wrk asks again only when it was answered, so a server that stalls is asked less and its worst
 latencies are never seen. Here every request has a moment at which it is due, and its latency counts from that moment,
-however late it could be sent. ``.venv/bin/python -m bench.openloop [--quick] [--peak RPS]``.
+however late it could be sent. ``.venv/bin/python -m bench.openloop [--quick]``.
 """
 
-import argparse
 import json
 import math
 import multiprocessing
@@ -13,6 +12,7 @@ import re
 import resource
 import select
 import socket
+import sys
 import time
 from array import array
 from collections import Counter, deque
@@ -21,9 +21,11 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench import contract
-from bench.http import BODY, Lines, Servers, servers_start
+from bench import contract, wrk
+from bench.arguments import arguments_parse
+from bench.http import BODY, Servers, servers_start
 from bench.options import Options, Progress
+from bench.progress import reporter
 from bench.sale import STOCK, Tokens
 
 SECONDS, SECONDS_QUICK = 15, 4
@@ -39,37 +41,31 @@ _RETRY = re.compile(rb"\r\nretry-after: *\d+\r\n", re.IGNORECASE)
 _CODE = re.compile(rb'"code": ?"([A-Z_]+)"')
 
 
-def measure(options: Options, progress: Progress, *, peak_rps: float | None) -> dict[str, dict[str, Any]]:
+def measure(options: Options, progress: Progress, *, peak_rps: float | None = None) -> dict[str, dict[str, Any]]:
     """The gate at half of its peak rate, and at ten times of it.
 
-    :param peak_rps: requests a second that the gate reached in the mix ``win``; None = measured first.
-    :return: ``half_peak``: rate, p50_ms, p99_ms, generator_cpu; ``overload``: rate asked, sent_rps, accepted_rps and
-        its share of the peak, answers by code, untyped (503 without code or Retry-After), generator_cpu.
-        ``generator_cpu`` is in cores: 1.0 = one core all the time.
+    :param peak_rps: requests a second that the gate reaches in the mix ``win``; None = measured first.
+    :return: ``half_peak``: rate, p50_ms, p99_ms, answers by code, unsent, generator_cpu; ``overload`` also: sent_rps
+        (what the generator managed of ``rate``), accepted_rps and its share of the peak, untyped (503 without code
+        or Retry-After). ``unsent`` found no free connection in time. ``generator_cpu`` is in cores: 1.0 = one core
+        all the time.
     :raises bench.contract.AnswersWrongly: Redis sold another number than was answered.
     """
-    if not any(options.wants(row) for row in ("half_peak", "overload")):
-        return {}
     files_raise()
     seconds = SECONDS_QUICK if options.quick else SECONDS
     with servers_start([("win", "gate")], progress, tokens=seconds * SENDABLE) as servers:
         if "gate" not in servers.contenders:
             return {}
+        progress.expect(3)
+        progress.step("the peak, by wrk")
         peak = peak_rps or _peak_find(servers, seconds=seconds)
-        progress.expect(2)
-        results = {}
-        if options.wants("half_peak"):
-            progress.step(f"open loop at {peak * HALF:,.0f} a second")
-            results["half_peak"] = _half_peak(servers, rate=peak * HALF, seconds=seconds)
-        if options.wants("overload"):
-            progress.step(f"open loop at {peak * OVERLOAD:,.0f} a second")
-            results["overload"] = _overload(servers, peak=peak, seconds=seconds)
-        return results
+        progress.step(f"half of the peak, {peak * HALF:,.0f} a second")
+        half = _half_peak(servers, rate=peak * HALF, seconds=seconds)
+        progress.step(f"overload, {peak * OVERLOAD:,.0f} a second asked")
+        return {"half_peak": half, "overload": _overload(servers, peak=peak, seconds=seconds)}
 
 
 def _peak_find(servers: Servers, *, seconds: float) -> float:
-    from bench import wrk
-
     program = wrk.program()
     assert program is not None, "wrk is missing: give --peak"
     servers.sale.open(stock=STOCK)
@@ -83,7 +79,7 @@ def _half_peak(servers: Servers, *, rate: float, seconds: float) -> dict[str, An
         "rate": round(result.sent / seconds),
         "p50_ms": result.percentile_ms(50),
         "p99_ms": result.percentile_ms(99),
-        "codes": dict(result.codes),
+        "answers": result.answers,
         "unsent": result.unsent,
         "generator_cpu": round(result.cpu_s / seconds, 2),
     }
@@ -97,7 +93,7 @@ def _overload(servers: Servers, *, peak: float, seconds: float) -> dict[str, Any
         "sent_rps": round(result.sent / seconds),
         "accepted_rps": round(accepted),
         "accepted_of_peak": round(accepted / peak, 2),
-        "codes": dict(result.codes),
+        "answers": result.answers,
         "untyped": result.untyped,
         "unsent": result.unsent,
         "p50_ms": result.percentile_ms(50),
@@ -146,9 +142,15 @@ class Result:
         self.codes.update(other.codes)
         self.latencies_s.extend(other.latencies_s)
 
+    @property
+    def answers(self) -> str:
+        """How many of each code, the most frequent first; one text, so that a table can show it."""
+        return ", ".join(f"{code}: {count:,}" for code, count in self.codes.most_common())
+
     def percentile_ms(self, percent: float) -> float:
         """The latency that ``percent`` of the answers did not exceed."""
         ordered = sorted(self.latencies_s)
+        assert ordered, "nothing was answered"
         return round(ordered[min(len(ordered) - 1, math.ceil(len(ordered) * percent / 100) - 1)] * 1000, 2)
 
 
@@ -244,7 +246,7 @@ class Generator:
                 number += 1
             # Wake at the next due moment, but not for each single one: they go out by the half millisecond.
             self._receive(max(TICK_S, began + number / self.rate - time.perf_counter()))
-        result.unsent += int(self.seconds * self.rate) - number
+        result.unsent += max(0, int(self.seconds * self.rate) - number)
         result.cpu_s = time.process_time() - cpu_before
         while self.due_of and time.perf_counter() < self.ends + TAIL_S:
             self._receive(0.05)
@@ -330,9 +332,8 @@ def files_raise() -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only")
-    parser.add_argument("--peak", type=float, help="requests a second; measured by wrk when not given")
-    given = parser.parse_args()
-    print(json.dumps(measure(Options(quick=given.quick, only=given.only), Lines(), peak_rps=given.peak), indent=1))
+    chosen, _sections = arguments_parse(["openloop", *sys.argv[1:]])
+    with reporter() as shown:
+        shown.begin("openloop")
+        figures = measure(chosen, shown)
+    print(json.dumps({"openloop": figures, "left_out": shown.left_out}, indent=1))
