@@ -8,10 +8,22 @@
   ARGV     per claim: field, value
   RETURNS  number of claims removed ]]
 
+local CHUNK = 1000 -- fields a command: Lua's stack holds some thousand arguments
+
 local removed = 0
-for i = 1, #ARGV, 2 do
-  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
-    removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
+for first = 1, #ARGV, 2 * CHUNK do
+  local fields, standing = {}, {}
+  for i = first, math.min(first + 2 * CHUNK, #ARGV) - 1, 2 do
+    fields[#fields + 1] = ARGV[i]
+  end
+  local values = redis.call('HMGET', KEYS[1], unpack(fields))
+  for i = 1, #fields do
+    if values[i] == ARGV[first + 2 * i - 1] then
+      standing[#standing + 1] = fields[i]
+    end
+  end
+  if #standing > 0 then
+    removed = removed + redis.call('HDEL', KEYS[1], unpack(standing))
   end
 end
 if removed > 0 then
