@@ -1,6 +1,7 @@
 """The coupon that a claim becomes: for the drain, for a replay, and for a wallet that shows it before."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from django.db import connection
 
@@ -46,20 +47,24 @@ def coupons_insert(*, claims: Sequence[Claim], activity: Activity) -> None:
     frozen = tuple(field.get_db_prep_save(getattr(first, name), connection) for name, field in shared.items())
     # Winners of one call of the script share their millisecond.
     moments = {claim.seized_ms: claim.seized_at for claim in claims}
-    adapt = connection.ops.adapt_datetimefield_value
-    times = {ms: (adapt(at), adapt(activity.coupon_expires_at(seized_at=at))) for ms, at in moments.items()}
-    columns = [connection.ops.quote_name(field.column) for field in (*shared.values(), *own)]
+    times = {ms: (at, activity.coupon_expires_at(seized_at=at)) for ms, at in moments.items()}
+    columns = [connection.ops.quote_name(str(field.column)) for field in (*shared.values(), *own)]
     insert = f"INSERT INTO {connection.ops.quote_name(Coupon._meta.db_table)} ({', '.join(columns)}) VALUES "  # noqa: S608
     with connection.cursor() as cursor:
         if connection.vendor == "mysql":
-            # This driver writes each value into the statement's text: so it is asked once for each that is shared.
-            def text_of(values: tuple[object, ...]) -> str:
-                return str(cursor.mogrify(", ".join(["%s"] * len(values)), values))
+            # This driver writes each value into the statement's text, one call of Python a value. Done here, once for
+            # what rows share; what differs are numbers and times, in which nothing needs to be quoted.
+            same = cursor.mogrify(", ".join(["%s"] * len(frozen)), frozen)
+            zone = connection.timezone
 
-            same = text_of(frozen)
-            texts = {ms: text_of(pair) for ms, pair in times.items()}
+            def text(moment: datetime) -> str:
+                return moment.astimezone(zone).isoformat(" ", "microseconds")[:26]
+
+            texts = {ms: f"'{text(at)}', '{text(expires_at)}'" for ms, (at, expires_at) in times.items()}
             rows = [f"({same}, {claim.user_id:d}, {claim.seq:d}, {texts[claim.seized_ms]})" for claim in claims]
             cursor.execute(insert + ", ".join(rows))
         else:
-            every = [(*frozen, claim.user_id, claim.seq, *times[claim.seized_ms]) for claim in claims]
+            adapt = connection.ops.adapt_datetimefield_value
+            adapted = {ms: tuple(map(adapt, pair)) for ms, pair in times.items()}
+            every = [(*frozen, claim.user_id, claim.seq, *adapted[claim.seized_ms]) for claim in claims]
             cursor.executemany(f"{insert}({', '.join(['%s'] * len(columns))})", every)

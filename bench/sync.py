@@ -9,6 +9,7 @@ The lag and the backlog are those of the product as it runs: worker and beat wit
 """
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -37,6 +38,7 @@ def measure(options: Options, progress: Progress) -> dict[str, Any]:
     with stage.servers() as valkey:
         from seize import store
 
+        gc.freeze()  # as every worker process does; for all contenders alike
         store.client().flushall()  # the folder may hold what an earlier run left
         rates: dict[str, list[float]] = {name: [] for name in names}
         for number in range(options.rounds):
@@ -257,17 +259,10 @@ def _worker_and_beat(redis_url: str) -> Iterator[None]:
         for name in ("worker", "beat"):
             env = {**os.environ, **OWN_ENVIRONMENT.get(name, {}), "REDIS_URL": redis_url}
             with (stage.FOLDER / f"{name}.log").open("ab") as log:
-                started.append(
-                    subprocess.Popen(
-                        commands[name],
-                        cwd=stage.ROOT,
-                        env=env,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )  # fmt: skip
+                process = subprocess.Popen(
+                    commands[name], cwd=stage.ROOT, env=env, stdout=log, stderr=log, start_new_session=True
                 )
+            started.append(process)
         activity = _activity_open(stock_total=1)
         _seize_all(activity, 1)
         _until(lambda: _rows_count(activity) == 1, seconds=60, what="worker and beat")

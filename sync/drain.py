@@ -204,12 +204,9 @@ def _known(batch: Sequence[Entry], held: Sequence[bool]) -> Claims:
 
     An entry may be scanned twice; it counts once.
     """
-    claims: dict[Entry, Claim] = {}
-    for entry, is_held in zip(batch, held, strict=True):
-        claim = claim_parse(entry)
-        if is_held and claim is not None:
-            claims[entry] = claim
-    return list(claims.items())
+    standing = dict.fromkeys(entry for entry, is_held in zip(batch, held, strict=True) if is_held)
+    parsed = ((entry, claim_parse(entry)) for entry in standing)
+    return [(entry, claim) for entry, claim in parsed if claim is not None]
 
 
 def _lettered(claims: Claims, activity_id: int) -> set[str]:
