@@ -2,7 +2,7 @@
 
 ``.venv/bin/python -m bench.growth [--quick] [--rounds N] [--only NAME]``. Each size has a server of its own, all sizes
 of a kind run at once and take turns; a sample is twenty calls of ``seize.lua`` with 32 new shoppers each, after which
-the server is put back to its size. µs are Redis' own (``INFO commandstats``): the script alone, without network and disk.
+the server is put back to its size. µs are Redis' own (``INFO commandstats``): the script, without network and disk.
 
 Memory: a holder is a field of a hash (user id → seq). Hashes of at most 128 entries are listpacks, a third of the
 size, so buckets of users would weigh less (``compact_bytes_per_coupon``). Not done: each bucket is a key that the

@@ -18,7 +18,7 @@ NOW_MS = 1_764_454_329_123
 
 
 def claims_of(activity, *users: int) -> list[Claim]:
-    return [Claim(activity.pk, user, 1 + user % 2, NOW_MS + user // 2, activity.uid) for user in users]
+    return [Claim(activity.pk, user, 1 + user % 2, NOW_MS + user % 1000 // 2, activity.uid) for user in users]
 
 
 def columns(coupon: Coupon) -> dict[str, object]:
