@@ -6,15 +6,18 @@ the server is put back to its size. µs are Redis' own (``INFO commandstats``): 
 
 Memory: a holder is a field of a hash (user id → seq). Hashes of at most 128 entries are listpacks, a third of the
 size, so buckets of users would weigh less (``compact_bytes_per_coupon``). Not done: each bucket is a key that the
-script must be given, every wanted seq would be a search through a bucket, and a million coupons weigh some 60 MB only
-until the activity is settled.
+script must be given, every wanted seq would be a search through a bucket, and a million coupons weigh 40 MB, only until
+the activity is settled.
 """
 
 import json
 import shutil
 import statistics
+import time
 from contextlib import ExitStack
 from typing import Any
+
+from redis.exceptions import RedisError
 
 from bench import stage
 from bench.options import Options, Progress
@@ -54,9 +57,11 @@ def _kind_measure(kind: str, binary: str, *, options: Options, progress: Progres
         urls: dict[int, str] = {}
         for size in SIZES[kind]:
             progress.step(f"{kind}: {size:,} loaded")
-            urls[size] = _server_start(stack, f"growth-{size}", binary)
-            _use(urls[size])
+            server = _server_start(stack, f"growth-{size}", binary)
+            urls[size] = server.url
+            _use(server.url)
             _load(kind, size)
+            _settle(server, holders=size if kind == "holders" else 0, size=size)
         samples: dict[int, list[float]] = {size: [] for size in urls}
         for number in range(options.rounds):
             progress.step(f"{kind}, round {number + 1}")
@@ -67,14 +72,14 @@ def _kind_measure(kind: str, binary: str, *, options: Options, progress: Progres
         return {str(size): {"us": round(statistics.median(taken), 3)} for size, taken in samples.items()}
 
 
-def _server_start(stack: ExitStack, name: str, binary: str) -> str:
-    """An empty server of its own until the stack ends; its URL."""
+def _server_start(stack: ExitStack, name: str, binary: str) -> stage.Valkey:
+    """An empty server of its own until the stack ends."""
     folder = stage.FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
     server = stage.Valkey(folder, binary=binary)
     server.start()
     stack.callback(server.stop, kill=True)
-    return server.url
+    return server
 
 
 def _use(url: str) -> None:
@@ -95,21 +100,28 @@ def _load(kind: str, size: int) -> None:
             _activity_open(ACTIVITY + number, holders=0)
     if kind == "queue":
         _queue_fill(size)
-    _settle(size)
 
 
 def _activity_open(activity_id: int, *, holders: int) -> None:
-    from seize import desk, store
+    from seize import desk
 
-    now_ms = store.time_us() // 1000
-    rules = desk.Rules(activity_id, UID, 1, 1, "open", now_ms - 1000, now_ms + 36_000_000, 1, 10**7)
     fence = {"activity_id": activity_id, "token": "t", "lease_ms": 60_000}
     desk.rebuild_begin(**fence)
     desk.rebuild_holders(**fence, reset=True)
     for first in range(0, holders, PAGE):
         page = {_shopper(number): 1 for number in range(first, min(first + PAGE, holders))}
         desk.rebuild_holders(**fence, reset=False, holders=page)
-    desk.rebuild_finish(rules=rules, token="t", claims=holders)
+    _activity_stamp(activity_id, holders=holders)
+
+
+def _activity_stamp(activity_id: int, *, holders: int) -> None:
+    """Rules and stock as of this process of Redis; the holders stay."""
+    from seize import desk, store
+
+    now_ms = store.time_us() // 1000
+    rules = desk.Rules(activity_id, UID, 1, 1, "open", now_ms - 1000, now_ms + 36_000_000, 1, 10**7)
+    desk.rebuild_begin(activity_id=activity_id, token="t", lease_ms=60_000)
+    assert desk.rebuild_finish(rules=rules, token="t", claims=holders)
 
 
 def _queue_fill(size: int) -> None:
@@ -122,21 +134,40 @@ def _queue_fill(size: int) -> None:
         store.client().hset(queue_key(shard_of(ACTIVITY)), mapping=page)
 
 
-def _settle(size: int) -> None:
+def _settle(server: stage.Valkey, *, holders: int, size: int) -> None:
     """Leave nothing of the loading behind but its data.
 
-    Redis moves a bucket of a hash that is amid doubling with each command on it; Lua's heap is full of the million ids
-    that the loading scripts were given; the append-only file wants to be rewritten.
+    The server starts anew: loading leaves its heap full of holes, and the embedded Valkey's allocator (glibc's, not
+    jemalloc) searches them at each insertion, which cost 2 µs a seize at a million holders. And Redis moves a bucket of
+    a hash that is amid doubling with each command on it: so it is read until none is.
     """
     from seize import store
     from seize.keys import seize_keys
 
+    server.stop()
+    server.start()
+    _read_wait(server)
+    _activity_stamp(ACTIVITY, holders=holders)
+    store.client().config_set("auto-aof-rewrite-percentage", "0")
     keys, fields = seize_keys(ACTIVITY), [str(number) for number in range(PAGE)]
     for _first in range(0, size, PAGE):
         store.client().hmget(keys.holders, fields)
         store.client().hmget(keys.queue, fields)
-    store.client().script_flush("SYNC")
-    store.client().config_set("auto-aof-rewrite-percentage", "0")
+
+
+def _read_wait(server: stage.Valkey) -> None:
+    """Until the files are read."""
+    from seize import store
+
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            store.client().dbsize()
+        except (RedisError, OSError):
+            assert time.monotonic() < deadline, f"{server.folder}: its files are not read"
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _shopper(number: int) -> int:
@@ -179,7 +210,7 @@ def _memory_measure(binary: str, *, size: int) -> dict[str, float]:
     from seize.services import BATCH_MAX, coupons_seize
 
     with ExitStack() as stack:
-        _use(_server_start(stack, "growth-memory", binary))
+        _use(_server_start(stack, "growth-memory", binary).url)
         _activity_open(ACTIVITY, holders=0)
         coupons_seize(activity_id=ACTIVITY, shoppers=[(1, 1)])  # scripts and buffers are there
         before = store.client().info("memory")["used_memory"]
@@ -192,7 +223,7 @@ def _memory_measure(binary: str, *, size: int) -> dict[str, float]:
             queue_delete(shard=shard, entries=entries)
         held = (store.client().info("memory")["used_memory"] - before) / size
 
-        _use(_server_start(stack, "growth-compact", binary))
+        _use(_server_start(stack, "growth-compact", binary).url)
         before = store.client().info("memory")["used_memory"]
         for first in range(0, size, PAGE):
             pipeline = store.client().pipeline(transaction=False)
