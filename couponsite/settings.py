@@ -249,7 +249,7 @@ STOP_GRACE_S = env.float("STOP_GRACE_S", default=0.0 if DEVELOPMENT else 3.0)
 
 # -- Sync -----------------------------------------------------------------------------------------
 
-SYNC_BATCH_SIZE = env.int("SYNC_BATCH_SIZE", default=500)
+SYNC_BATCH_SIZE = env.int("SYNC_BATCH_SIZE", default=2000)
 SYNC_LEASE_MS = 5_000
 SYNC_DRAIN_SECONDS = 2
 PREHEAT_DAYS = 31  # S15: running, or starting within one month

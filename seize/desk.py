@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from seize.keys import LIST_KEY, LIST_STAMP_KEY, marker_key, seize_keys, shard_of, stock_key
+from seize.keys import (
+    LIST_KEY,
+    LIST_STAMP_KEY,
+    holders_key,
+    marker_key,
+    rules_key,
+    seize_keys,
+    shard_of,
+    stock_key,
+)
 from seize.store import client, faults_translated, script_call
 
 # -- Rules, preheat, rebuild --------------------------------------------------------------------------
@@ -110,8 +119,7 @@ def shard_inspect(*, shard: int, activity_ids: Sequence[int]) -> ShardState:
     """Read many activities of one shard in one instant; callers pass at most some hundreds at a time."""
     keys = [marker_key(shard), stock_key(shard)]
     for activity_id in activity_ids:
-        own = seize_keys(activity_id)
-        keys += (own.rules, own.holders)
+        keys += (rules_key(activity_id), holders_key(activity_id))
     now_ms, gen, loaded, *found = script_call("shard_inspect", keys, activity_ids)
     activities = {i: ActivityState(*fields) for i, fields in zip(activity_ids, found, strict=True)}
     return ShardState(now_ms=now_ms, gen=gen, loaded=loaded == gen, activities=activities)
@@ -154,6 +162,12 @@ def list_read() -> tuple[str | None, int]:
     """The activity list's JSON text (None when absent) and Redis' clock, Unix time in ms."""
     text, seconds, micros = script_call("list_read", (LIST_KEY,), ())
     return text or None, int(seconds) * 1000 + int(micros) // 1000
+
+
+def list_exists() -> bool:
+    """Whether the activity list is there; its text may be megabytes."""
+    with faults_translated():
+        return bool(client().exists(LIST_KEY))
 
 
 def list_write(*, stamp_us: int, text: str) -> bool:

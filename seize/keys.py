@@ -28,11 +28,21 @@ def seize_keys(activity_id: int) -> SeizeKeys:
     shard = shard_of(activity_id)
     return SeizeKeys(
         marker=marker_key(shard),
-        rules=f"COUPON:ACTIVITY:RULES:{{{shard}}}:{activity_id}",
+        rules=rules_key(activity_id),
         stock=stock_key(shard),
-        holders=f"COUPON:SEIZE:LIST:{{{shard}}}:{activity_id}",
+        holders=holders_key(activity_id),
         queue=queue_key(shard),
     )
+
+
+def rules_key(activity_id: int) -> str:
+    """Hash of an activity's rules, and of its fence during a rebuild."""
+    return f"COUPON:ACTIVITY:RULES:{{{shard_of(activity_id)}}}:{activity_id}"
+
+
+def holders_key(activity_id: int) -> str:
+    """Hash of an activity's holders: user id to highest seq."""
+    return f"COUPON:SEIZE:LIST:{{{shard_of(activity_id)}}}:{activity_id}"
 
 
 def marker_key(shard: int) -> str:

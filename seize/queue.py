@@ -32,7 +32,7 @@ def queue_scan(*, shard: int, cursor: int, count: int, activity_id: int | None =
     with faults_translated():
         reply = client().hscan(queue_key(shard), cursor=cursor, match=match, count=count)
     next_cursor, found = cast("tuple[int, dict[str, str]]", reply)
-    return int(next_cursor), [Entry(field, value) for field, value in found.items()]
+    return int(next_cursor), list(map(Entry._make, found.items()))
 
 
 def queue_entries(*, shard: int, activity_id: int) -> Iterator[Entry]:
@@ -62,9 +62,12 @@ def queue_lookup(fields_by_shard: Mapping[int, Sequence[str]]) -> list[Entry]:
     ]
 
 
-def _entry_arguments(entries: Sequence[Entry]) -> list[bytes]:
-    """Fields and values as the very bytes that were read; hiredis packs no surrogates by itself."""
-    return [text.encode("utf-8", "surrogateescape") for entry in entries for text in entry]
+def _entry_arguments(entries: Sequence[Entry]) -> list[str] | list[bytes]:
+    """All fields, then all values, as the very bytes that were read; hiredis packs no surrogates by itself."""
+    texts = [entry.field for entry in entries] + [entry.value for entry in entries]
+    if "".join(texts).isascii():
+        return texts
+    return [text.encode("utf-8", "surrogateescape") for text in texts]
 
 
 def queue_delete(*, shard: int, entries: Sequence[Entry]) -> int:

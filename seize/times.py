@@ -1,8 +1,10 @@
 """Redis' milliseconds as datetimes, exactly."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment_of(unix_ms: int) -> datetime:
     """Unix ms as a datetime in UTC, without a float's rounding."""
-    return datetime.fromtimestamp(unix_ms // 1000, tz=UTC).replace(microsecond=unix_ms % 1000 * 1000)
+    return _EPOCH + timedelta(milliseconds=unix_ms)

@@ -9,9 +9,11 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from activities.admission import list_publish, rules_of
 from activities.models import Activity
+from activities.querysets import ActivityQuerySet
 from seize import desk
 from seize.keys import SHARDS, shard_of
 from sync.rebuild import activity_rebuild
@@ -19,6 +21,15 @@ from sync.rebuild import activity_rebuild
 log = logging.getLogger(__name__)
 
 INSPECT_CHUNK = 200  # activities a script call
+
+
+class Watched(NamedTuple):
+    """What the comparison needs of an activity's row: ten thousand model objects would cost more than all else."""
+
+    pk: int
+    uid: str
+    epoch: int
+    version: int
 
 
 @dataclass(slots=True)
@@ -42,15 +53,14 @@ def ledger_compare(*, rebuild: Callable[[int], object]) -> ComparisonResult:
     :raises seize.store.StoreUnavailable: Redis is not there.
     """
     result = ComparisonResult()
-    rows = _rows_by_shard(Activity.objects.watched())
+    rows = _rows_by_shard(_watched(Activity.objects.watched()))
     for shard in range(SHARDS):
         state = _inspect(shard, rows.get(shard, []))
         if state.loaded:
             _shard_mend(rows.get(shard, []), state, result, rebuild)
         else:
             _shard_load(shard, result, rebuild)
-    text, _now_ms = desk.list_read()
-    if text is None or result.preheated or result.rebuild:
+    if not desk.list_exists() or result.preheated or result.rebuild:
         result.list_written = list_publish()
     return result
 
@@ -61,22 +71,26 @@ def activity_mend(*, activity_id: int) -> dict[str, object]:
     :return: what :func:`sync.rebuild.activity_rebuild` says, or ``{"state": "current"}``.
     :raises seize.store.StoreUnavailable: Redis is not there.
     """
-    activity = Activity.objects.watched().filter(pk=activity_id).first()
-    if activity is None:
+    rows = _watched(Activity.objects.watched().filter(pk=activity_id))
+    if not rows:
         return {"state": "gone"}
-    if verdict(activity, _inspect(shard_of(activity_id), [activity])) in ("nothing", "preheat"):
+    if verdict(rows[0], _inspect(shard_of(activity_id), rows)) in ("nothing", "preheat"):
         return {"state": "current"}
     return activity_rebuild(activity_id=activity_id)
 
 
-def _rows_by_shard(activities: Iterable[Activity]) -> dict[int, list[Activity]]:
-    rows: dict[int, list[Activity]] = {}
+def _watched(activities: ActivityQuerySet) -> list[Watched]:
+    return list(map(Watched._make, activities.order_by("id").values_list(*Watched._fields)))
+
+
+def _rows_by_shard(activities: Iterable[Watched]) -> dict[int, list[Watched]]:
+    rows: dict[int, list[Watched]] = {}
     for activity in activities:
         rows.setdefault(shard_of(activity.pk), []).append(activity)
     return rows
 
 
-def _inspect(shard: int, rows: list[Activity]) -> desk.ShardState:
+def _inspect(shard: int, rows: list[Watched]) -> desk.ShardState:
     """What Redis holds of these activities; an empty list still tells whether the shard is loaded."""
     ids = [activity.pk for activity in rows]
     state = desk.shard_inspect(shard=shard, activity_ids=ids[:INSPECT_CHUNK])
@@ -87,7 +101,7 @@ def _inspect(shard: int, rows: list[Activity]) -> desk.ShardState:
 
 
 def _shard_mend(
-    rows: list[Activity], state: desk.ShardState, result: ComparisonResult, rebuild: Callable[[int], object]
+    rows: list[Watched], state: desk.ShardState, result: ComparisonResult, rebuild: Callable[[int], object]
 ) -> bool:
     """Mend what differs; True when nothing has to be rebuilt or waited for."""
     complete = True
@@ -105,7 +119,8 @@ def _shard_mend(
                 complete = False
             case "preheat":
                 result.preheated.append(activity.pk)
-                complete = desk.preheat(rules_of(activity)) in ("applied", "current") and complete
+                row = Activity.objects.get(pk=activity.pk)  # after publishing no activity is ever deleted
+                complete = desk.preheat(rules_of(row)) in ("applied", "current") and complete
     return complete
 
 
@@ -116,7 +131,7 @@ def _shard_load(shard: int, result: ComparisonResult, rebuild: Callable[[int], o
     """
     token = secrets.token_hex(16)
     desk.shard_token_write(shard=shard, token=token)
-    rows = list(Activity.objects.watched().in_shard(shard))
+    rows = _watched(Activity.objects.watched().in_shard(shard))
     complete = _shard_mend(rows, _inspect(shard, rows), result, rebuild)
     for activity in Activity.objects.published().in_shard(shard).exclude(settled_at=None).iterator():
         desk.preheat(rules_of(activity))
@@ -125,7 +140,7 @@ def _shard_load(shard: int, result: ComparisonResult, rebuild: Callable[[int], o
         log.info("shard %s is loaded", shard)
 
 
-def verdict(activity: Activity, state: desk.ShardState) -> str:
+def verdict(activity: Watched | Activity, state: desk.ShardState) -> str:
     """What an activity in Redis needs: 'nothing', 'preheat', 'rebuild', or 'fenced' (somebody is at it)."""
     there = state.activities[activity.pk]
     if there.fence:

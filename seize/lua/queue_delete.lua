@@ -5,13 +5,25 @@
 
   KEYS     [1] queue hash  [2] drained counts: total; at = number of the current ten seconds,
            now = removed in them, before = removed in the ten before
-  ARGV     per claim: field, value
+  ARGV     the fields of all claims, then their values in the same order
   RETURNS  number of claims removed ]]
 
+local CHUNK = 2000 -- fields a command: Lua's stack holds some thousand arguments
+
+local claims = #ARGV / 2
 local removed = 0
-for i = 1, #ARGV, 2 do
-  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
-    removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
+for first = 1, claims, CHUNK do
+  local last = math.min(first + CHUNK - 1, claims)
+  local values = redis.call('HMGET', KEYS[1], unpack(ARGV, first, last))
+  local unchanged, count = {}, 0
+  for i = first, last do
+    if values[i - first + 1] == ARGV[claims + i] then
+      count = count + 1
+      unchanged[count] = ARGV[i]
+    end
+  end
+  if count > 0 then
+    removed = removed + redis.call('HDEL', KEYS[1], unpack(unchanged))
   end
 end
 if removed > 0 then

@@ -239,3 +239,14 @@ def test_lease_that_ran_out_is_free_for_the_next(server):
     while not yours.acquire():
         pass
     assert (mine.renew(), mine.release()) == (False, False)
+
+
+def test_lease_is_prolonged_only_when_a_fifth_of_its_time_has_gone_by(server):
+    lease = store.Lease("x", lease_ms=60_000)
+    assert lease.acquire()
+    server.pexpire(lease.key, 1000)
+    lease.keep()
+    assert server.pttl(lease.key) <= 1000
+    lease.taken_at -= 13
+    lease.keep()
+    assert server.pttl(lease.key) > 59_000

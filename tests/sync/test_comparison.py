@@ -203,3 +203,11 @@ def test_settled_activity_is_known_again_after_redis_was_emptied(raw):
     shards_declare_loaded()
     assert press(over.pk).refusal is Refusal.ENDED
     assert raw.exists(seize_keys(over.pk).holders) == 0
+
+
+def test_healthy_activities_cost_one_query_however_many_they_are(django_assert_num_queries):
+    for number in range(12):
+        offer(id=11 + 10 * number)
+    shards_declare_loaded()
+    with django_assert_num_queries(1):
+        assert compare().as_dict() == {}

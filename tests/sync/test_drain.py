@@ -181,7 +181,7 @@ def test_fault_of_the_whole_database_makes_no_dead_letters(monkeypatch, fault):
         raise fault
 
     with monkeypatch.context() as patched:
-        patched.setattr(Coupon.objects, "bulk_create", broken)
+        patched.setattr(drain_module, "coupons_insert", broken)
         assert drain(activity).deferred == 3
     assert (DeadLetter.objects.count(), len(waiting(activity))) == (0, 3)
     assert drain(activity).inserted == 3
@@ -266,3 +266,51 @@ def test_l12_void_with_fifty_claims_waiting_makes_fifty_void_coupons():
     assert drain(activity).inserted == 50
     assert list(Coupon.objects.values_list("status", flat=True)) == ["VOIDED"] * 50
     assert issued(activity) == 50
+
+
+def test_replays_of_a_full_activity_are_no_overflow(raw):
+    """Room for none is left, and every claim is a row already: none of them may die."""
+    activity = offer(stock_total=3)
+    for user_id in (1, 2, 3):
+        press(activity, user_id)
+    entries = waiting(activity)
+    drain(activity)
+    raw.hset(queue_key(shard_of(activity.pk)), mapping=dict(entries))
+    assert drain(activity) == DrainResult(shard=shard_of(activity.pk), existed=3)
+    assert (DeadLetter.objects.count(), issued(activity)) == (0, 3)
+
+
+def test_replay_conflict_and_new_claims_of_one_batch_are_told_apart_when_there_is_room_for_all(raw):
+    activity = offer(stock_total=10)
+    for user_id in (1, 2):
+        press(activity, user_id)
+    entries = waiting(activity)
+    drain(activity)
+    key = queue_key(shard_of(activity.pk))
+    raw.hset(key, mapping={entry.field: entry.value for entry in entries if ":1:" in entry.field})
+    raw.hset(key, f"{activity.pk}:2:1", f"1700000000000:{activity.uid}")
+    for user_id in (3, 4):
+        press(activity, user_id)
+    assert drain(activity) == DrainResult(shard=shard_of(activity.pk), inserted=2, existed=1, dead=1)
+    assert rows(activity) == {(1, 1), (2, 1), (3, 1), (4, 1)}
+    assert (issued(activity), DeadLetter.objects.get().reason, waiting(activity)) == (4, "CONFLICT", [])
+
+
+def test_small_lots_of_many_activities_share_their_batches(raw):
+    """A scan step shows some entries of each; they are gathered until a batch is full or the pass is over."""
+    activities = [offer(id=15 + 10 * number, stock_total=400) for number in range(4)]
+    for activity in activities:
+        claims_add(raw, activity, 300)
+    calls: list[int] = []
+    real = drain_module.batch_drain
+
+    def counted(*, shard: int, activity_id: int, batch):
+        calls.append(len(batch))
+        return real(shard=shard, activity_id=activity_id, batch=batch)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(drain_module, "batch_drain", counted)
+        result = drain(activities[0], batch_size=100)
+    assert (result.inserted, result.dead) == (1200, 0)
+    assert len(calls) <= 4 * 4
+    assert max(calls) == 100

@@ -51,7 +51,7 @@ def test_passing_fault_of_the_database_leaves_everything_for_the_next_pass(monke
         raise OperationalError(1213, "Deadlock found")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Coupon.objects, "bulk_create", deadlock)
+        patched.setattr(drain_module, "coupons_insert", deadlock)
         assert drain(activity) == DrainResult(shard=shard_of(activity.pk), deferred=1)
     assert (rows(activity), len(waiting(activity)), DeadLetter.objects.count()) == (set(), 1, 0)
     assert drain(activity).inserted == 1
@@ -85,15 +85,12 @@ def test_p07_fault_of_the_data_is_narrowed_down_to_the_entry_that_causes_it(monk
     activity = offer(stock_total=20)
     for user_id in range(1, 9):
         press(activity, user_id)
-    real = drain_module.coupon_of
+    real = drain_module.coupons_insert
 
-    def spoiled(claim, activity):
-        coupon = real(claim, activity)
-        if claim.user_id == 5:
-            coupon.seq = -1
-        return coupon
+    def spoiled(*, claims, activity):
+        real(claims=[claim._replace(seq=-1) if claim.user_id == 5 else claim for claim in claims], activity=activity)
 
-    monkeypatch.setattr(drain_module, "coupon_of", spoiled)
+    monkeypatch.setattr(drain_module, "coupons_insert", spoiled)
     assert drain(activity) == DrainResult(shard=shard_of(activity.pk), inserted=7, dead=1)
     assert rows(activity) == {(user_id, 1) for user_id in (1, 2, 3, 4, 6, 7, 8)}
     letter = DeadLetter.objects.get()
