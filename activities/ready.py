@@ -134,6 +134,9 @@ class ReadyShortcut:
 
     method = b"GET"
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> "ReadyTicket | None":
         """A ticket for a plain request of what is ready; the rest, and one request of each refresh, is Django's."""
         if not path.startswith(DETAIL_PREFIX):

@@ -6,7 +6,6 @@ the WSGI application in a pool keeps one for each of ``WEB_THREADS``.
 
 import gc
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -16,7 +15,7 @@ from django.core.wsgi import get_wsgi_application
 
 from activities.ready import ReadyShortcut
 from couponsite.stopping import stopping_on_sigterm
-from seize.batching import Lanes
+from seize.batching import Desk, Lanes
 from seize.fronts import Application, Front, Receive, Scope, Send, Shortcut
 from seize.gate import SeizeShortcut
 from seize.problems import CONTENT_TYPE, problem_of_fault
@@ -29,10 +28,7 @@ django = get_wsgi_application()
 
 
 class Bounded:
-    """Django with so many requests at a time, in a thread or waiting for one; one more is shed at once.
-
-    When the server starts it has its signal handlers in place: then SIGTERM is taught to say so first.
-    """
+    """Django with so many requests at a time, in a thread or waiting for one; one more is shed at once."""
 
     def __init__(self, application: Application, *, limit: int) -> None:
         self.application = application
@@ -40,9 +36,6 @@ class Bounded:
         self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
         if self.running >= self.limit:
             await _shed(send)
             return
@@ -55,17 +48,12 @@ class Bounded:
             self.running -= 1
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.startup":
-            stopping_on_sigterm()
-            # What is loaded by now stays: walking it again and again cost pauses of 50 ms, one press in a hundred.
-            gc.collect()
-            gc.freeze()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
+def _started() -> None:
+    """The server has its signal handlers in place: SIGTERM is taught to say so first."""
+    stopping_on_sigterm()
+    # What is loaded by now stays: walking it again and again cost pauses of 50 ms, one press in a hundred.
+    gc.collect()
+    gc.freeze()
 
 
 async def _shed(send: Send) -> None:
@@ -81,13 +69,13 @@ def front() -> Front:
     """A front with lanes and threads of its own."""
     shortcuts: list[Shortcut] = [ReadyShortcut()]
     if settings.SEIZE_GATE:
-        executor = ThreadPoolExecutor(settings.SEIZE_GATE_THREADS, thread_name_prefix="seize")
-        lanes = Lanes(executor=executor, waiting_max=settings.SEIZE_GATE_WAITING_MAX)
-        shortcuts.insert(0, SeizeShortcut(lanes))
+        desk = Desk(threads=settings.SEIZE_GATE_THREADS)
+        lanes = Lanes(call=desk, waiting_max=settings.SEIZE_GATE_WAITING_MAX)
+        shortcuts.insert(0, SeizeShortcut(lanes, close=desk.close))
     threads = settings.WEB_THREADS
     wsgi: Any = django  # its stubs know no WSGI types
     pool: Any = WSGIMiddleware(wsgi, workers=threads)
-    return Front(shortcuts, Bounded(pool, limit=threads + settings.WEB_WAITING_MAX))
+    return Front(shortcuts, Bounded(pool, limit=threads + settings.WEB_WAITING_MAX), started=_started)
 
 
 application = front()

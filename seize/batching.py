@@ -7,18 +7,23 @@ no wait when idle, and under load one call carries up to 256. Nothing is remembe
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from seize.outcomes import Outcome
-from seize.services import BATCH_MAX, coupons_seize
-from seize.store import OutcomeUnknown, StoreUnavailable
+from seize.services import BATCH_MAX, coupons_seize, outcomes_of
+from seize.store import OutcomeUnknown, StoreUnavailable, wire_address
+from seize.wire import Wire
 
 log = logging.getLogger(__name__)
 
 Fault = StoreUnavailable | OutcomeUnknown
 Done = Callable[[Outcome | Fault | None], None]
+Shoppers = list[tuple[int, int]]
+Call = Callable[[int, Shoppers], Awaitable[list[Outcome]]]
 
 
 @dataclass(slots=True)
@@ -34,8 +39,8 @@ class Waiting:
 class Lanes:
     """One lane per activity for which somebody waits; lives in one event loop."""
 
-    def __init__(self, *, executor: Executor, waiting_max: int) -> None:
-        self._executor = executor
+    def __init__(self, *, call: Call, waiting_max: int) -> None:
+        self._call = call
         self._waiting_max = waiting_max
         self._lanes: dict[int, deque[Waiting]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -61,19 +66,29 @@ class Lanes:
 
     async def _serve(self, activity_id: int, lane: deque[Waiting]) -> None:
         """Call after call until nobody is left in the lane."""
-        loop = asyncio.get_running_loop()
         try:
             while lane:
+                # No wait: the loop only reads first what has already come, so that one call carries it.
+                await asyncio.sleep(0)
                 batch = self._next_batch(lane)
                 if not batch:
                     continue
                 shoppers = [(waiting.user_id, waiting.seq) for waiting in batch]
-                answers = await loop.run_in_executor(self._executor, _call, activity_id, shoppers)
-                self.waiting -= len(batch)
-                for waiting, answer in zip(batch, answers, strict=True):
+                for waiting, answer in zip(batch, await self._ask(activity_id, shoppers), strict=True):
                     _tell(waiting, answer)
+                self.waiting -= len(batch)
         finally:
             del self._lanes[activity_id]
+
+    async def _ask(self, activity_id: int, shoppers: Shoppers) -> list[Outcome] | list[Fault] | list[None]:
+        """The script call, or what befell all of it."""
+        try:
+            return await self._call(activity_id, shoppers)
+        except (StoreUnavailable, OutcomeUnknown) as fault:
+            return [fault] * len(shoppers)
+        except Exception:
+            log.exception("activity %s: a call for %d shoppers failed", activity_id, len(shoppers))
+            return [None] * len(shoppers)
 
     def _next_batch(self, lane: deque[Waiting]) -> list[Waiting]:
         batch: list[Waiting] = []
@@ -86,19 +101,39 @@ class Lanes:
         return batch
 
 
-def _call(activity_id: int, shoppers: list[tuple[int, int]]) -> list[Outcome] | list[Fault] | list[None]:
-    """In a thread: the script call, or what befell all of it."""
-    try:
-        return coupons_seize(activity_id=activity_id, shoppers=shoppers)
-    except (StoreUnavailable, OutcomeUnknown) as fault:
-        return [fault] * len(shoppers)
-    except Exception:
-        log.exception("activity %s: a call for %d shoppers failed", activity_id, len(shoppers))
-        return [None] * len(shoppers)
-
-
 def _tell(waiting: Waiting, answer: Outcome | Fault | None) -> None:
     try:
         waiting.done(answer)
     except Exception:
         log.exception("an answer could not be given")  # and the others get theirs
+
+
+class Desk:
+    """Asks Redis: over a wire of its own where there is a single plain one, else by redis-py in threads."""
+
+    def __init__(self, *, threads: int) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="seize")
+        self._wires: dict[str, Wire | None] = {}
+
+    async def __call__(self, activity_id: int, shoppers: Shoppers) -> list[Outcome]:
+        wire = self._wire()
+        if wire is not None:
+            return outcomes_of(activity_id, await wire.seize(activity_id=activity_id, shoppers=shoppers))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._executor, lambda: coupons_seize(activity_id=activity_id, shoppers=shoppers)
+        )
+
+    def close(self) -> None:
+        """Let go of Redis: this process stops."""
+        for wire in self._wires.values():
+            if wire is not None:
+                wire.close()
+        self._executor.shutdown(wait=False)
+
+    def _wire(self) -> Wire | None:
+        url = settings.REDIS_URL
+        if url not in self._wires:
+            address = wire_address()
+            self._wires[url] = None if address is None else Wire(address)
+        return self._wires[url]

@@ -25,11 +25,12 @@ _UNUSUAL = (b"expect", b"transfer-encoding", b"upgrade", b"content-encoding")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole HTTP response."""
+    """A whole HTTP response. ``rest_s``: seconds for which a server may leave the connection unread afterwards."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
+    rest_s: float = 0
 
 
 class Ticket(Protocol):
@@ -43,6 +44,10 @@ class Shortcut(Protocol):
     """A route that is answered in front of Django."""
 
     method: bytes
+
+    @property
+    def close(self) -> Callable[[], None]:
+        """Called when the process stops, in the event loop."""
 
     def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> Ticket | None:
         """A ticket, or None when Django is to answer."""
@@ -172,9 +177,18 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Front:
     """ASGI: what a shortcut takes is answered here, everything else by Django."""
 
-    def __init__(self, shortcuts: Sequence[Shortcut], django: Application) -> None:
+    def __init__(
+        self, shortcuts: Sequence[Shortcut], django: Application, *, started: Callable[[], None] = lambda: None
+    ) -> None:
+        """:param started: called when the server has started, with its signal handlers in place."""
         self.shortcuts = shortcuts
         self.django = django
+        self.started = started
+
+    def close(self) -> None:
+        """Let go of everything, in the event loop: the server has stopped."""
+        for shortcut in self.shortcuts:
+            shortcut.close()
 
     def take(self, method: bytes, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> Ticket | None:
         """The ticket of the first shortcut that is sure of the request, or None."""
@@ -187,6 +201,9 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ticket = None
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
         if scope["type"] == "http":
             ticket = self.take(
                 scope["method"].encode(),
@@ -210,6 +227,15 @@ class Front:
             raise
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         await send({"type": "http.response.body", "body": answer.body})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            ends = message["type"] == "lifespan.shutdown"
+            (self.close if ends else self.started)()
+            await send({"type": f"{message['type']}.complete"})
+            if ends:
+                return
 
 
 async def _body_read(receive: Receive) -> bytes | None:

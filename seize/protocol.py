@@ -72,6 +72,8 @@ class ShortCycle:
         if not self.keep_alive:
             transport.close()
         self.protocol.on_response_complete()
+        if answer.rest_s:
+            self.protocol.rest(answer.rest_s)
 
 
 class ShortcutProtocol(HttpToolsProtocol):
@@ -94,6 +96,16 @@ class ShortcutProtocol(HttpToolsProtocol):
         cycle: object = self.cycle
         if isinstance(cycle, ShortCycle) and not cycle.more_body and not cycle.response_complete:
             cycle.start()
+
+    def rest(self, seconds: float) -> None:
+        """Read nothing from this connection for a while: its client was told to come back later."""
+        if not self.transport.is_closing():
+            self.flow.pause_reading()
+            self.loop.call_later(seconds, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def _take(self) -> Ticket | None:
         front = self.app

@@ -28,7 +28,11 @@ def coupons_seize(*, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> l
     """
     if len(shoppers) > BATCH_MAX:
         raise ValueError(f"at most {BATCH_MAX} shoppers a call, not {len(shoppers)}")
-    reply = store.seize(activity_id=activity_id, shoppers=shoppers)
+    return outcomes_of(activity_id, store.seize(activity_id=activity_id, shoppers=shoppers))
+
+
+def outcomes_of(activity_id: int, reply: store.SeizeReply) -> list[Outcome]:
+    """What each shopper of a call gets, in order."""
     outcomes: list[Outcome] = []
     for entry in reply.entries:
         if len(entry) == 4:

@@ -5,6 +5,7 @@ Every public function raises :class:`StoreUnavailable` when nothing happened and
 """
 
 import functools
+import hashlib
 import queue as queue_module
 import secrets
 import time
@@ -20,6 +21,7 @@ from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
 from redis.commands.core import Script
+from redis.connection import parse_url
 from redis.exceptions import (
     BusyLoadingError,
     ConnectionError,
@@ -32,7 +34,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedConnection
 
-from seize.keys import LIST_KEY, SHARDS, lease_key, probe_key, seize_keys
+from seize.keys import LIST_KEY, SHARDS, SeizeKeys, lease_key, probe_key, seize_keys
 
 LUA_FOLDER = Path(__file__).parent / "lua"
 
@@ -169,6 +171,34 @@ def _sentinel_client(url: str) -> "redis.Redis":
     )
 
 
+class WireAddress(NamedTuple):
+    """Where a single plain Redis listens, and the commands with which a connection to it begins."""
+
+    host: str
+    port: int
+    path: str
+    greeting: tuple[tuple[str, ...], ...]
+
+
+def wire_address() -> WireAddress | None:
+    """The address in ``settings.REDIS_URL``; None for a Cluster, a Sentinel, TLS, or whatever else a URL may ask."""
+    if not settings.REDIS_URL.startswith(("redis://", "unix://")):
+        return None
+    given = cast("dict[str, Any]", parse_url(settings.REDIS_URL))
+    if given.keys() - _PLAIN_OPTIONS:
+        return None
+    greeting: list[tuple[str, ...]] = []
+    if given.get("password"):
+        user = (given["username"],) if given.get("username") else ()
+        greeting.append(("AUTH", *user, given["password"]))
+    if given.get("db"):
+        greeting.append(("SELECT", str(given["db"])))
+    return WireAddress(given.get("host", "localhost"), given.get("port", 6379), given.get("path", ""), tuple(greeting))
+
+
+_PLAIN_OPTIONS = {"host", "port", "path", "db", "username", "password", "connection_class"}
+
+
 def client() -> "redis.Redis":
     """The client of ``settings.REDIS_URL``; one pool per process and URL."""
     return _client_for(settings.REDIS_URL)
@@ -212,8 +242,15 @@ def faults_translated() -> Iterator[None]:  # noqa: C901 - one table of faults, 
 
 
 @functools.cache
+def script_source(name: str) -> tuple[str, str]:
+    """A script's text, and the SHA-1 by which Redis knows it."""
+    text = (LUA_FOLDER / f"{name}.lua").read_text()
+    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+@functools.cache
 def _script(name: str, url: str) -> Script:
-    return _client_for(url).register_script((LUA_FOLDER / f"{name}.lua").read_text())
+    return _client_for(url).register_script(script_source(name)[0])
 
 
 def script_call(name: str, keys: Sequence[str], arguments: Sequence[str | int | bytes]) -> Any:
@@ -239,11 +276,16 @@ def seize(*, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> SeizeRepl
     :raises StoreUnavailable: nothing happened.
     :raises OutcomeUnknown: it may have happened.
     """
+    reply = script_call("seize", *seize_arguments(activity_id, shoppers))
+    return SeizeReply(now_ms=reply[0], starts_ms=reply[1], entries=reply[2:])
+
+
+def seize_arguments(activity_id: int, shoppers: Sequence[tuple[int, int]]) -> tuple[SeizeKeys, list[str]]:
+    """KEYS and ARGV of ``seize.lua``."""
     arguments = [str(activity_id)]
     for user_id, seq in shoppers:
         arguments += (str(user_id), str(seq))
-    reply = script_call("seize", seize_keys(activity_id), arguments)
-    return SeizeReply(now_ms=reply[0], starts_ms=reply[1], entries=reply[2:])
+    return seize_keys(activity_id), arguments
 
 
 # -- The clock -----------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def served(front: Counted, *, kind: str, **options: object) -> Iterator[Server]:
         **{"timeout_graceful_shutdown": 10, **options},
     )  # fmt: skip
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=_run, args=(server, config), daemon=True)
+    thread = threading.Thread(target=_run, args=(server, config, front), daemon=True)
     thread.start()
     while not server.started:
         thread.join(0.01)
@@ -64,9 +64,14 @@ def served(front: Counted, *, kind: str, **options: object) -> Iterator[Server]:
         assert not thread.is_alive(), "the server never stopped"
 
 
-def _run(server: uvicorn.Server, config: uvicorn.Config) -> None:
+def _run(server: uvicorn.Server, config: uvicorn.Config, front: Counted) -> None:
+    async def main() -> None:
+        await server.serve()
+        front.close()
+        await asyncio.sleep(0.01)  # for the connections to notice
+
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(server.serve())
+        runner.run(main())
 
 
 @dataclass(frozen=True)

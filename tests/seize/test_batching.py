@@ -1,12 +1,9 @@
 """Group commit: who shares a call, who waits for nobody, and whom a fault hits."""
 
 import asyncio
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seize import batching
 from seize.batching import Lanes
 from seize.outcomes import Won
 from seize.store import StoreUnavailable
@@ -15,33 +12,30 @@ from seize.store import StoreUnavailable
 class Desk:
     """Stands for the script: notes each call, and holds it until it is let go."""
 
-    def __init__(self, monkeypatch) -> None:
+    def __init__(self) -> None:
         self.calls: list[tuple[int, list[tuple[int, int]]]] = []
-        self.open = threading.Event()
-        self.open.set()
+        self.is_open = True
         self.faults: list[Exception] = []
-        monkeypatch.setattr(batching, "coupons_seize", self.seize)
 
-    def seize(self, *, activity_id: int, shoppers: list[tuple[int, int]]) -> list[Won]:
+    async def __call__(self, activity_id: int, shoppers: list[tuple[int, int]]) -> list[Won]:
         self.calls.append((activity_id, list(shoppers)))
-        assert self.open.wait(10)
+        await until(lambda: self.is_open)
         if self.faults:
             raise self.faults.pop(0)
         return [Won(activity_id, seq or 1, 1, replay=False, now_ms=user_id) for user_id, seq in shoppers]
 
 
 @pytest.fixture
-def desk(monkeypatch) -> Desk:
-    return Desk(monkeypatch)
+def desk() -> Desk:
+    return Desk()
 
 
-def run(scenario, *, threads: int = 4, waiting_max: int = 10_000):
+def run(scenario, desk: Desk, *, waiting_max: int = 10_000):
     """Run a coroutine function that gets Lanes and a list of what was answered."""
     answers: list[tuple[int, object]] = []
 
     async def main() -> None:
-        with ThreadPoolExecutor(threads) as executor:
-            await scenario(Lanes(executor=executor, waiting_max=waiting_max), answers)
+        await scenario(Lanes(call=desk, waiting_max=waiting_max), answers)
 
     asyncio.run(main())
     return answers
@@ -66,13 +60,13 @@ def test_a_lonely_shopper_is_asked_for_at_once(desk):
         submit(lanes, answers, 7)
         await until(lambda: answers)
 
-    answers = run(scenario)
+    answers = run(scenario, desk)
     assert desk.calls == [(11, [(7, 1)])]
     assert answers == [(7, Won(11, 1, 1, replay=False, now_ms=7))]
 
 
 def test_who_comes_while_a_call_is_under_way_forms_the_next_one_in_order(desk):
-    desk.open.clear()
+    desk.is_open = False
 
     async def scenario(lanes, answers):
         submit(lanes, answers, 1)
@@ -82,11 +76,11 @@ def test_who_comes_while_a_call_is_under_way_forms_the_next_one_in_order(desk):
         await asyncio.sleep(0.05)
         assert len(desk.calls) == 1
         assert lanes.waiting == 51
-        desk.open.set()
+        desk.is_open = True
         await until(lambda: len(answers) == 51)
         assert lanes.waiting == 0
 
-    answers = run(scenario)
+    answers = run(scenario, desk)
     assert [len(shoppers) for _activity, shoppers in desk.calls] == [1, 50]
     assert [user_id for user_id, _answer in answers] == list(range(1, 52))
 
@@ -97,26 +91,26 @@ def test_a_call_carries_at_most_256(desk):
             submit(lanes, answers, user_id)
         await until(lambda: len(answers) == 600)
 
-    run(scenario)
+    run(scenario, desk)
     assert [len(shoppers) for _activity, shoppers in desk.calls] == [256, 256, 88]
 
 
 def test_activities_do_not_wait_for_each_other(desk):
-    desk.open.clear()
+    desk.is_open = False
 
     async def scenario(lanes, answers):
         submit(lanes, answers, 1, activity_id=11)
         submit(lanes, answers, 2, activity_id=12)
         await until(lambda: len(desk.calls) == 2)
-        desk.open.set()
+        desk.is_open = True
         await until(lambda: len(answers) == 2)
 
-    run(scenario)
+    run(scenario, desk)
     assert sorted(desk.calls) == [(11, [(1, 1)]), (12, [(2, 1)])]
 
 
 def test_a_failing_call_hits_those_in_it_and_nobody_after_them(desk):
-    desk.open.clear()
+    desk.is_open = False
     desk.faults = [StoreUnavailable("down")]
 
     async def scenario(lanes, answers):
@@ -124,10 +118,10 @@ def test_a_failing_call_hits_those_in_it_and_nobody_after_them(desk):
         await until(lambda: desk.calls)
         submit(lanes, answers, 2)
         submit(lanes, answers, 3)
-        desk.open.set()
+        desk.is_open = True
         await until(lambda: len(answers) == 3)
 
-    answers = dict(run(scenario))
+    answers = dict(run(scenario, desk))
     assert isinstance(answers[1], StoreUnavailable)
     assert isinstance(answers[2], Won)
     assert isinstance(answers[3], Won)
@@ -142,7 +136,7 @@ def test_a_fault_that_nobody_expected_is_told_as_such_and_the_lane_goes_on(desk,
         submit(lanes, answers, 2)
         await until(lambda: len(answers) == 2)
 
-    answers = dict(run(scenario))
+    answers = dict(run(scenario, desk))
     assert answers[1] is None
     assert isinstance(answers[2], Won)
     assert "a call for 1 shoppers failed" in caplog.text
@@ -157,11 +151,11 @@ def test_an_answer_that_cannot_be_given_keeps_no_other_back(desk):
         submit(lanes, answers, 2)
         await until(lambda: answers)
 
-    assert [user_id for user_id, _answer in run(scenario)] == [2]
+    assert [user_id for user_id, _answer in run(scenario, desk)] == [2]
 
 
 def test_who_left_before_being_asked_takes_no_coupon(desk):
-    desk.open.clear()
+    desk.is_open = False
 
     async def scenario(lanes, answers):
         submit(lanes, answers, 1)
@@ -169,16 +163,16 @@ def test_who_left_before_being_asked_takes_no_coupon(desk):
         left = submit(lanes, answers, 2)
         submit(lanes, answers, 3)
         left.left = True
-        desk.open.set()
+        desk.is_open = True
         await until(lambda: len(answers) == 2)
         assert lanes.waiting == 0
 
-    run(scenario)
+    run(scenario, desk)
     assert desk.calls == [(11, [(1, 1)]), (11, [(3, 1)])]
 
 
 def test_full_is_when_as_many_wait_as_may(desk):
-    desk.open.clear()
+    desk.is_open = False
 
     async def scenario(lanes, answers):
         submit(lanes, answers, 1)
@@ -186,8 +180,8 @@ def test_full_is_when_as_many_wait_as_may(desk):
         assert not lanes.is_full
         submit(lanes, answers, 3)
         assert lanes.is_full
-        desk.open.set()
+        desk.is_open = True
         await until(lambda: len(answers) == 3)
         assert not lanes.is_full
 
-    run(scenario, waiting_max=3)
+    run(scenario, desk, waiting_max=3)

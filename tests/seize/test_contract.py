@@ -16,7 +16,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from couponsite.asgi import front
-from seize import store
+from seize import batching, store
 from seize.tokens import access_token_issue
 from tests.seize.servers import FRONTS, Counted, Reply, ask, raw_request, served
 from tests.seize.stage import ACTIVITY, declare_loaded, load
@@ -222,24 +222,31 @@ def test_every_front_answers_as_the_view_does(fronts, raw, db, case):
     assert took == {"view": 0, "asgi": case.taken, "protocol": case.taken}
 
 
+def break_both(monkeypatch, fault: Exception) -> None:
+    """Let the view's way to Redis and the gate's fail alike."""
+
+    def broken(**_arguments: object) -> None:
+        raise fault
+
+    async def broken_too(*_arguments: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(store, "seize", broken)
+    monkeypatch.setattr(batching.Desk, "__call__", broken_too)
+
+
 @pytest.mark.parametrize(
     "fault", [store.StoreUnavailable("OOM"), store.StoreBusy("pool"), store.OutcomeUnknown("late")]
 )
 def test_faults_are_the_same_problems(fronts, monkeypatch, fault):
-    def broken(**_arguments: object) -> None:
-        raise fault
-
-    monkeypatch.setattr(store, "seize", broken)
+    break_both(monkeypatch, fault)
     answers = {kind: comparable(ask(server.port, press())) for kind, server in fronts.items()}
     assert answers["view"][0] == 503
     assert answers["asgi"] == answers["protocol"] == answers["view"]
 
 
 def test_a_fault_that_nobody_expected_is_an_internal_error_that_says_nothing_more(fronts, monkeypatch):
-    def broken(**_arguments: object) -> None:
-        raise KeyError("surprise")
-
-    monkeypatch.setattr(store, "seize", broken)
+    break_both(monkeypatch, KeyError("surprise"))
     for kind in ("asgi", "protocol"):
         reply = ask(fronts[kind].port, press())
         assert (reply.status, json.loads(reply.body)["code"]) == (500, "INTERNAL_ERROR")

@@ -51,15 +51,16 @@ def connect(server) -> socket.socket:
 @pytest.fixture
 def slow_desk(monkeypatch):
     """Calls wait until the event is set; ``calls`` notes how many shoppers each had."""
-    real, opened = batching.coupons_seize, threading.Event()
+    real, opened = batching.Desk.__call__, threading.Event()
     opened.calls = []
 
-    def slow(*, activity_id: int, shoppers):
+    async def slow(desk, activity_id: int, shoppers):
         opened.calls.append(len(shoppers))
-        assert opened.wait(10)
-        return real(activity_id=activity_id, shoppers=shoppers)
+        while not opened.is_set():  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(0.005)
+        return await real(desk, activity_id, shoppers)
 
-    monkeypatch.setattr(batching, "coupons_seize", slow)
+    monkeypatch.setattr(batching.Desk, "__call__", slow)
     yield opened
     opened.set()
 
@@ -139,6 +140,29 @@ def test_full_lane_sheds_at_once_with_busy_and_when_to_come_back(settings, slow_
             slow_desk.set()
             assert {read_reply(first).status, read_reply(second).status} == {201}
         assert ask(server.port, press(3)).status == 201
+
+
+def test_who_was_shed_and_asks_again_at_once_waits_for_a_moment_and_is_then_heard(settings, slow_desk):
+    settings.SEIZE_GATE_WAITING_MAX = 1
+    made = asgi.front()
+    load()
+    with served(Counted(made.shortcuts, made.django), kind="protocol") as server:
+        first, eager, gone = connect(server), connect(server), connect(server)
+        with first, eager:
+            first.sendall(press(1))
+            wait_until(lambda: waiting(server) == 1, seconds=5, what="a full lane")
+            gone.sendall(press(3))
+            assert read_reply(gone).status == 503
+            gone.close()  # hangs up while nobody reads from it
+            eager.sendall(press(2))
+            assert read_reply(eager).status == 503
+            slow_desk.set()
+            assert read_reply(first).status == 201
+            began = time.monotonic()
+            eager.sendall(press(2))
+            assert read_reply(eager).status == 201
+            assert 0.2 < time.monotonic() - began < 2
+        wait_until(lambda: not server.uvicorn.server_state.connections, seconds=5, what="the farewells")
 
 
 def test_client_that_leaves_before_it_was_asked_for_takes_no_coupon(slow_desk, raw):
@@ -281,16 +305,6 @@ def test_nothing_is_remembered_a_winner_who_lost_the_answer_hears_it_after_the_s
     store.seize(activity_id=ACTIVITY, shoppers=[(7, 1)])
     assert json.loads(ask(server.port, press(8)).body)["code"] == "SOLD_OUT"
     assert ask(server.port, press(7)).status == 200
-
-
-def test_front_of_another_kind_of_scope_is_djangos():
-    scopes = []
-
-    async def django(scope, receive, send):
-        scopes.append(scope["type"])
-
-    asyncio.run(Counted([], django)({"type": "lifespan"}, None, None))
-    assert scopes == ["lifespan"]
 
 
 def test_start_tells_sigterm_apart_and_freezes_what_is_loaded(monkeypatch):
