@@ -51,9 +51,11 @@ class Bounded:
 def _started() -> None:
     """The server has its signal handlers in place: SIGTERM is taught to say so first."""
     stopping_on_sigterm()
-    # What is loaded by now stays: walking it again and again cost pauses of 50 ms, one press in a hundred.
+    # What is loaded by now stays: walking it again and again cost pauses of 50 ms, one press in a hundred. And a press
+    # leaves no cycles behind: looking for them every 700 objects cost a crowd of 8,000 connections a quarter.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
 
 
 async def _shed(send: Send) -> None:

@@ -161,7 +161,7 @@ def test_who_was_shed_and_asks_again_at_once_waits_for_a_moment_and_is_then_hear
             began = time.monotonic()
             eager.sendall(press(2))
             assert read_reply(eager).status == 201
-            assert 0.2 < time.monotonic() - began < 2
+            assert 0.5 < time.monotonic() - began < 3
         wait_until(lambda: not server.uvicorn.server_state.connections, seconds=5, what="the farewells")
 
 
@@ -310,6 +310,7 @@ def test_nothing_is_remembered_a_winner_who_lost_the_answer_hears_it_after_the_s
 def test_start_tells_sigterm_apart_and_freezes_what_is_loaded(monkeypatch):
     """Without the freeze the collector walks all of Django again and again, in pauses of 50 ms."""
     told: list[str] = []
+    thresholds = gc.get_threshold()
     messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
     monkeypatch.setattr(asgi, "stopping_on_sigterm", lambda: told.append("sigterm"))
 
@@ -324,4 +325,5 @@ def test_start_tells_sigterm_apart_and_freezes_what_is_loaded(monkeypatch):
         assert gc.get_freeze_count() > 100_000
     finally:
         gc.unfreeze()
+        gc.set_threshold(*thresholds)
     assert told == ["sigterm", "lifespan.startup.complete", "lifespan.shutdown.complete"]
