@@ -9,6 +9,7 @@ from activities.statuses import EffectiveStatus, activity_status
 from seize import desk, store
 from seize.responses import rfc3339
 
+_NEVER_MS = 2**62
 TABS = {"ongoing": EffectiveStatus.ONGOING, "upcoming": EffectiveStatus.UPCOMING}
 
 
@@ -16,10 +17,11 @@ TABS = {"ongoing": EffectiveStatus.ONGOING, "upcoming": EffectiveStatus.UPCOMING
 class Snapshot:
     """The list as it is in one moment by Redis' clock (Unix ms): what a shopper sees of each activity, by id.
 
-    Running ones come first, then by start.
+    Running ones come first, then by start. At ``changes_ms`` the next one starts or ends, and a status is another.
     """
 
     now_ms: int
+    changes_ms: int
     activities: dict[str, dict[str, Any]]
 
 
@@ -38,7 +40,11 @@ def snapshot_read() -> Snapshot:
         )
     elements.sort(key=lambda element: (element["effective"] is not EffectiveStatus.ONGOING, element["starts_ms"]))
     left = desk.stock_left([int(element["id"]) for element in elements])
-    return Snapshot(now_ms, {element["id"]: _shown(element, left.get(int(element["id"]))) for element in elements})
+    moments = (moment for element in elements for moment in (element["starts_ms"], element["ends_ms"]))
+    changes_ms = min((moment for moment in moments if moment > now_ms), default=_NEVER_MS)
+    return Snapshot(
+        now_ms, changes_ms, {element["id"]: _shown(element, left.get(int(element["id"]))) for element in elements}
+    )
 
 
 def activities_list(snapshot: Snapshot, *, tab: str | None) -> list[dict[str, Any]]:

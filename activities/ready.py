@@ -37,6 +37,16 @@ class _Taken:
     def age_s(self) -> float:
         return time.monotonic() - self.taken_s
 
+    @property
+    def now_ms(self) -> int:
+        """Redis' clock by now, Unix ms."""
+        return self.snapshot.now_ms + int(self.age_s * 1000)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is time to read again: half of its time has gone by, or an activity starts or ends."""
+        return self.age_s > settings.LIST_CACHE_S / 2 or self.now_ms >= self.snapshot.changes_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:
@@ -47,8 +57,8 @@ class Ready:
     etag: str
 
     def body(self) -> bytes:
-        """The bytes to send now."""
-        now_ms = self.taken.snapshot.now_ms + int(self.taken.age_s * 1000)
+        """The bytes to send now. Their time is one at which the statuses in them hold."""
+        now_ms = min(self.taken.now_ms, self.taken.snapshot.changes_ms - 1)
         return _HEAD + rfc3339(now_ms).encode() + self.tail
 
 
@@ -58,15 +68,16 @@ class _Cache:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken: _Taken | None = None
+        self._claimed: _Taken | None = None  # whose successor somebody fetches, since then
         self._claimed_s = 0.0
 
     def fresh(self) -> _Taken:
-        """At most half of ``LIST_CACHE_S`` old; read now where it is not.
+        """At most half of ``LIST_CACHE_S`` old, and before the next start or end; read now where it is not.
 
         :raises seize.store.StoreUnavailable: Redis, or the list in it, is not there.
         """
         with self._lock:
-            if self._taken is None or self._taken.age_s > settings.LIST_CACHE_S / 2:
+            if self._taken is None or self._taken.is_old:
                 began_s = time.monotonic()
                 self._taken = _Taken(snapshot_read(), began_s)
             return self._taken
@@ -74,13 +85,14 @@ class _Cache:
     def at_once(self) -> _Taken | None:
         """At most ``LIST_CACHE_S`` old, without waiting; None when there is none, or when this caller is to fetch it.
 
-        From half of the age on one caller a while gets None, goes the long way, and refreshes it for all.
+        From half of that age on, and when an activity starts or ends, one caller gets None, goes the long way, and
+        refreshes it for all; meanwhile the others get what there is.
         """
         taken, now_s = self._taken, time.monotonic()
         if taken is None or taken.age_s > settings.LIST_CACHE_S:
             return None
-        if taken.age_s > settings.LIST_CACHE_S / 2 and now_s - self._claimed_s > settings.LIST_CACHE_S / 2:
-            self._claimed_s = now_s
+        if taken.is_old and (self._claimed is not taken or now_s - self._claimed_s > settings.LIST_CACHE_S / 2):
+            self._claimed, self._claimed_s = taken, now_s
             return None
         return taken
 

@@ -1,13 +1,14 @@
 """Section ``growth``: what a seize costs Redis as holders, activities or the queue grow, and what a coupon weighs.
 
-``.venv/bin/python -m bench.growth [--quick] [--rounds N] [--only NAME]``. Each size has a server of its own, all sizes
-of a kind run at once and take turns; a sample is twenty calls of ``seize.lua`` with 32 new shoppers each, after which
-the server is put back to its size. µs are Redis' own (``INFO commandstats``): the script, without network and disk.
+``.venv/bin/python -m bench.growth [--quick] [--rounds N] [--only NAME]``. Each size has a server of its own; the sizes
+of a kind take turns. A sample is calls of ``seize.lua`` with 32 new shoppers each, after as many that are not counted:
+a server in a sale is warm, and here it has just waited for its turn. Afterwards the queue is drained and small sizes
+are put back to what they were; a million grow by a few hundredths instead, since holders are never deleted one by one
+in life, and holes among a million entries cost the allocator more than the seize. ``us`` is the CPU of the whole server
+per granted seize (network, script and file), ``script_us`` the script's own (``INFO commandstats``).
 
-Nothing in the script walks through anything, so the number of activities does not show. A million entries in a hash do
-on the embedded Valkey (9.1, glibc's allocator): a seize costs about 3 µs more than at a thousand. The hash commands
-themselves take a quarter of that; perf shows the rest in glibc's ``_int_malloc`` and ``unlink_chunk``. The same
-measurement on Redis 6.2, also with glibc's allocator, gave 3.9 µs at a thousand holders and 4.2 at a million.
+Nothing in the script walks through anything. What shows at a million holders is that their hash is larger than the
+processor's caches.
 
 Memory: a holder is a field of a hash (user id → seq). Hashes of at most 128 entries are listpacks, a third of the
 size, so buckets of users would weigh less (``compact_bytes_per_coupon``). Not done: each bucket is a key that the
@@ -32,8 +33,9 @@ SIZES = {
 }
 ACTIVITY = 11
 UID = "0123456789abcdef"
-CALLS, BATCH = 20, 32
-SAMPLES_A_ROUND = 40
+CALLS, BATCH = 30, 32
+SAMPLES_A_ROUND = 16
+GROWS = 1_000_000  # from this size on nothing is put back
 PAGE = 2_000  # pairs that a script's stack holds
 FIRST_NEW = 1 << 41  # shoppers of the samples: nobody who holds or waits already
 
@@ -64,14 +66,17 @@ def _kind_measure(kind: str, binary: str, *, options: Options, progress: Progres
             _use(server.url)
             _load(kind, size)
             _settle(size=size)
-        samples: dict[int, list[float]] = {size: [] for size in urls}
+        samples: dict[int, list[dict[str, float]]] = {size: [] for size in urls}
         for number in range(options.rounds):
             progress.step(f"{kind}, round {number + 1}")
-            for _sample in range(SAMPLES_A_ROUND // (4 if options.quick else 1)):
+            for _turn in range(SAMPLES_A_ROUND // (4 if options.quick else 1)):
                 for size, url in urls.items():
                     _use(url)
-                    samples[size].append(_sample_us())
-        return {str(size): {"us": round(statistics.median(taken), 3)} for size, taken in samples.items()}
+                    samples[size].append(_sample(kind, size))
+        return {
+            str(size): {name: round(statistics.median(sample[name] for sample in taken), 3) for name in taken[0]}
+            for size, taken in samples.items()
+        }
 
 
 def _server_start(stack: ExitStack, name: str, binary: str) -> stage.Valkey:
@@ -156,25 +161,44 @@ def _shopper(number: int) -> int:
 # -- Samples ------------------------------------------------------------------------------------------
 
 
-def _sample_us() -> float:
-    """Redis µs per granted seize over a few calls; holders, queue and stock are put back afterwards."""
+def _sample(kind: str, size: int) -> dict[str, float]:
+    """Redis µs per granted seize over some calls."""
     from seize import store
     from seize.keys import seize_keys
+
+    client, keys = store.client(), seize_keys(ACTIVITY)
+    half = CALLS * BATCH
+    first_new = FIRST_NEW + int(client.hlen(keys.holders))
+    users = range(first_new, first_new + 2 * half)
+    _seize(users[:half])
+    client.config_resetstat()
+    before_us = _server_us()
+    _seize(users[half:])
+    spent_us = _server_us() - before_us
+    script_us = client.info("commandstats")["cmdstat_evalsha"]["usec"]
+    if size < GROWS:
+        client.hdel(keys.holders, *map(str, users))
+    if size < GROWS or kind != "queue":
+        client.hdel(keys.queue, *(f"{ACTIVITY}:{user}:1" for user in users))
+    return {"us": spent_us / half, "script_us": script_us / half}
+
+
+def _seize(users: range) -> None:
     from seize.outcomes import Won
     from seize.services import coupons_seize
 
-    client, keys = store.client(), seize_keys(ACTIVITY)
-    users = range(FIRST_NEW, FIRST_NEW + CALLS * BATCH)
-    client.config_resetstat()
     for first in users[::BATCH]:
         shoppers = [(user, 1) for user in range(first, first + BATCH)]
         outcomes = coupons_seize(activity_id=ACTIVITY, shoppers=shoppers)
         assert all(isinstance(outcome, Won) and not outcome.replay for outcome in outcomes), outcomes[0]
-    spent_us = client.info("commandstats")["cmdstat_evalsha"]["usec"]
-    client.hdel(keys.holders, *map(str, users))
-    client.hdel(keys.queue, *(f"{ACTIVITY}:{user}:1" for user in users))
-    client.hincrby(keys.stock, str(ACTIVITY), len(users))
-    return spent_us / len(users)
+
+
+def _server_us() -> float:
+    """CPU that the server has used, µs."""
+    from seize import store
+
+    spent = store.client().info("cpu")
+    return float(spent["used_cpu_user"] + spent["used_cpu_sys"]) * 1e6
 
 
 # -- Memory -------------------------------------------------------------------------------------------

@@ -1,10 +1,13 @@
 """Ready bytes: the same answers from every front, at most a second old, and Redis asked twice a second at most."""
 
+import json
 import re
 import time
 from contextlib import ExitStack
+from datetime import datetime, timedelta
 
 import pytest
+from django.utils import timezone
 
 from activities import ready
 from couponsite.asgi import front
@@ -133,6 +136,22 @@ def test_server_time_goes_on_while_the_bytes_stay(fronts):
     assert first.headers["etag"] == second.headers["etag"]
     times = [re.search(rb'"server_time":"([^"]+)"', reply.body)[1] for reply in (first, second)]
     assert times[0] < times[1]
+
+
+def test_status_in_the_bytes_always_holds_at_their_server_time_also_when_the_sale_starts(fronts):
+    starts_at = timezone.now() + timedelta(seconds=1.3)
+    offer(starts_at=starts_at)
+    port = fronts["protocol"].port
+    seen: list[tuple[str, bool]] = []
+    until = time.monotonic() + 1.8
+    while time.monotonic() < until:
+        body = json.loads(ask(port, get(LIST)).body)
+        started = datetime.fromisoformat(body["server_time"]) >= starts_at.replace(
+            microsecond=starts_at.microsecond // 1000 * 1000
+        )
+        seen.append((body["results"][0]["status"], started))
+    assert set(seen) == {("upcoming", False), ("ongoing", True)}
+    assert len(seen) > 50
 
 
 def test_redis_that_went_away_is_told_within_a_second(fronts, settings):
