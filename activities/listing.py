@@ -1,5 +1,6 @@
 """The public list and detail of activities, read from Redis alone: an unknown id costs MySQL nothing."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,12 @@ TABS = {"ongoing": EffectiveStatus.ONGOING, "upcoming": EffectiveStatus.UPCOMING
 class Snapshot:
     """The list as it is in one moment by Redis' clock (Unix ms): what a shopper sees of each activity, by id.
 
-    Running ones come first, then by start. At ``changes_ms`` the next one starts or ends, and a status is another.
+    ``read_s`` is that moment by this process' monotonic clock. Running ones come first, then by start. At
+    ``changes_ms`` the next one starts or ends, and a status is another.
     """
 
     now_ms: int
+    read_s: float
     changes_ms: int
     activities: dict[str, dict[str, Any]]
 
@@ -31,6 +34,7 @@ def snapshot_read() -> Snapshot:
     :raises seize.store.StoreUnavailable: Redis, or the list in it, is not there.
     """
     text, now_ms = desk.list_read()
+    read_s = time.monotonic()
     if text is None:
         raise store.StoreUnavailable("the activity list is not in Redis yet")
     elements: list[dict[str, Any]] = orjson.loads(text)
@@ -43,7 +47,10 @@ def snapshot_read() -> Snapshot:
     moments = (moment for element in elements for moment in (element["starts_ms"], element["ends_ms"]))
     changes_ms = min((moment for moment in moments if moment > now_ms), default=_NEVER_MS)
     return Snapshot(
-        now_ms, changes_ms, {element["id"]: _shown(element, left.get(int(element["id"]))) for element in elements}
+        now_ms,
+        read_s,
+        changes_ms,
+        {element["id"]: _shown(element, left.get(int(element["id"]))) for element in elements},
     )
 
 

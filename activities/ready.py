@@ -4,48 +4,61 @@ Each process asks Redis twice a second, however many shoppers ask it. ``server_t
 countdowns go by it.
 """
 
+import asyncio
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import orjson
 from django.conf import settings
 
 from activities.listing import TABS, Snapshot, activities_list, snapshot_read
-from seize.fronts import Answer, Headers, PlainRequest, answer_of, plain_request
+from seize.fronts import Answer, Headers, PlainRequest, answer_of, plain_request, problem_answer
+from seize.problems import Problem, problem_of_fault
 from seize.requests import id_parse
 from seize.responses import rfc3339
+from seize.store import OutcomeUnknown, StoreUnavailable
+
+log = logging.getLogger(__name__)
 
 CACHE_CONTROL = "public, max-age=1"
 LIST_PATH = b"/market/consumer/activity/list"
 DETAIL_PREFIX = b"/market/consumer/activity/"
+_ALLOW = b"GET, HEAD, OPTIONS"
 _HEAD = b'{"server_time":"'
 _QUERIES: dict[bytes, str | None] = {b"": None, **{b"tab=" + tab.encode(): tab for tab in TABS}}
 
 
 @dataclass(slots=True)
 class _Taken:
-    """A snapshot, when it was taken by this process' monotonic clock (s), and what was rendered of it."""
+    """A snapshot, when its reading began by this process' monotonic clock (s), and what was rendered of it."""
 
     snapshot: Snapshot
-    taken_s: float
+    began_s: float
     rendered: dict[str | None, "Ready"] = field(default_factory=dict)
 
     @property
     def age_s(self) -> float:
-        return time.monotonic() - self.taken_s
+        return time.monotonic() - self.began_s
 
     @property
     def now_ms(self) -> int:
         """Redis' clock by now, Unix ms."""
-        return self.snapshot.now_ms + int(self.age_s * 1000)
+        return self.snapshot.now_ms + int((time.monotonic() - self.snapshot.read_s) * 1000)
 
     @property
     def is_old(self) -> bool:
         """Whether it is time to read again: half of its time has gone by, or an activity starts or ends."""
         return self.age_s > settings.LIST_CACHE_S / 2 or self.now_ms >= self.snapshot.changes_ms
+
+    @property
+    def is_over(self) -> bool:
+        return self.age_s > settings.LIST_CACHE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +75,79 @@ class Ready:
         return _HEAD + rfc3339(now_ms).encode() + self.tail
 
 
+Fault = StoreUnavailable | OutcomeUnknown
+
+
 class _Cache:
-    """The process' last snapshot. One thread refreshes it, others wait for it only where there is none."""
+    """The process' last snapshot. One reads at a time; a fault is told to all who ask within half a second."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._reading = threading.Lock()
         self._taken: _Taken | None = None
-        self._claimed: _Taken | None = None  # whose successor somebody fetches, since then
-        self._claimed_s = 0.0
+        self._fault: tuple[Fault, float] | None = None
+        self._queue = threading.Lock()  # guards the two below
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, Callable[[_Taken | Fault], None]]] = []
+        self._is_refreshed = False
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="list")
 
     def fresh(self) -> _Taken:
         """At most half of ``LIST_CACHE_S`` old, and before the next start or end; read now where it is not.
 
         :raises seize.store.StoreUnavailable: Redis, or the list in it, is not there.
         """
-        with self._lock:
-            if self._taken is None or self._taken.is_old:
-                began_s = time.monotonic()
-                self._taken = _Taken(snapshot_read(), began_s)
-            return self._taken
+        with self._reading:
+            if self._taken is not None and not self._taken.is_old:
+                return self._taken
+            if self._fault is not None and time.monotonic() - self._fault[1] < settings.LIST_CACHE_S / 2:
+                raise type(self._fault[0])(str(self._fault[0]))
+            began_s = time.monotonic()
+            try:
+                taken = _Taken(snapshot_read(), began_s)
+            except (StoreUnavailable, OutcomeUnknown) as fault:
+                self._fault = (fault, time.monotonic())
+                raise
+            for tab in (None, *TABS):
+                _list_of(taken, tab)
+            self._taken = taken
+            return taken
 
-    def at_once(self) -> _Taken | None:
-        """At most ``LIST_CACHE_S`` old, without waiting; None when there is none, or when this caller is to fetch it.
+    def ask(self, tell: Callable[[_Taken | Fault], None]) -> None:
+        """In an event loop: what there is if it is at most ``LIST_CACHE_S`` old, else what a thread reads now.
 
-        From half of that age on, and when an activity starts or ends, one caller gets None, goes the long way, and
-        refreshes it for all; meanwhile the others get what there is.
+        What is half that old, or from before a start or an end, is read again meanwhile.
         """
-        taken, now_s = self._taken, time.monotonic()
-        if taken is None or taken.age_s > settings.LIST_CACHE_S:
-            return None
-        if taken.is_old and (self._claimed is not taken or now_s - self._claimed_s > settings.LIST_CACHE_S / 2):
-            self._claimed, self._claimed_s = taken, now_s
-            return None
-        return taken
+        taken = self._taken
+        if taken is not None and not taken.is_over:
+            if taken.is_old:
+                self._refresh()
+            tell(taken)
+            return
+        with self._queue:
+            self._waiting.append((asyncio.get_running_loop(), tell))
+        self._refresh()
+
+    def _refresh(self) -> None:
+        with self._queue:
+            if self._is_refreshed:
+                return
+            self._is_refreshed = True
+        self._executor.submit(self._refresh_run)
+
+    def _refresh_run(self) -> None:
+        result: _Taken | Fault
+        try:
+            result = self.fresh()
+        except (StoreUnavailable, OutcomeUnknown) as fault:
+            result = fault
+        except Exception:
+            log.exception("the list cannot be read")
+            result = StoreUnavailable("the list cannot be read")
+        with self._queue:
+            waiting, self._waiting = self._waiting, []
+            self._is_refreshed = False
+        for loop, tell in waiting:
+            with suppress(RuntimeError):  # its server has stopped
+                loop.call_soon_threadsafe(tell, result)
 
 
 _cache = _Cache()
@@ -142,7 +195,7 @@ def _ready(taken: _Taken, tail: bytes) -> Ready:
 
 
 class ReadyShortcut:
-    """``GET …/activity/list`` and ``GET …/activity/<id>`` as their views answer them, where the bytes are there."""
+    """``GET …/activity/list`` and ``GET …/activity/<id>`` as their views answer them."""
 
     method = b"GET"
 
@@ -150,16 +203,16 @@ class ReadyShortcut:
         """Nothing is held."""
 
     def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> "ReadyTicket | None":
-        """A ticket for a plain request of what is ready; the rest, and one request of each refresh, is Django's."""
+        """A ticket for a plain request without a body and without conditions that only Django judges."""
         if not path.startswith(DETAIL_PREFIX):
             return None
         wanted = _wanted(path, query)
         if wanted is None:
             return None
         request = plain_request(headers, secure=secure)
-        taken = _cache.at_once() if request is not None and not _has_body(request) else None
-        ready = None if taken is None else wanted(taken)
-        return None if request is None or ready is None else ReadyTicket(request, ready)
+        if request is None or not _is_plain_get(request):
+            return None
+        return ReadyTicket(request, wanted)
 
 
 def _wanted(path: bytes, query: bytes) -> Callable[[_Taken], Ready | None] | None:
@@ -170,34 +223,50 @@ def _wanted(path: bytes, query: bytes) -> Callable[[_Taken], Ready | None] | Non
     return (lambda taken: _detail_of(taken, activity_id)) if not query and id_parse(activity_id) else None
 
 
-def _has_body(request: PlainRequest) -> bool:
-    return request.headers.get(b"content-length", b"0") != b"0"
+def _is_plain_get(request: PlainRequest) -> bool:
+    given = request.headers
+    if given.get(b"content-length", b"0") != b"0" or b"*" in given.get(b"if-none-match", b""):
+        return False
+    return b"if-match" not in given and b"if-unmodified-since" not in given
 
 
 class ReadyTicket:
-    """A question whose answer is ready."""
+    """A question to the cache."""
 
-    __slots__ = ("ready", "request")
+    __slots__ = ("_done", "_wanted", "request")
 
-    def __init__(self, request: PlainRequest, ready: Ready) -> None:
-        self.request, self.ready = request, ready
+    def __init__(self, request: PlainRequest, wanted: Callable[[_Taken], Ready | None]) -> None:
+        self.request, self._wanted = request, wanted
 
     def start(self, body: bytes, done: Callable[[Answer], None]) -> Callable[[], None]:
-        """Answer at once: the bytes, or 304 when the caller has the same."""
-        same = _is_same(self.request.headers.get(b"if-none-match", b""), self.ready.etag)
-        headers = [(b"cache-control", CACHE_CONTROL.encode()), (b"etag", self.ready.etag.encode())]
+        """Answer at once where the bytes are there, else as soon as they are."""
+        self._done: Callable[[Answer], None] | None = done
+        _cache.ask(self._told)
+        return _nothing
+
+    def _told(self, taken: _Taken | Fault) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(self._answer(taken))
+
+    def _answer(self, taken: _Taken | Fault) -> Answer:
+        """The bytes; 304 when the caller has the same; 404; 503."""
+        if not isinstance(taken, _Taken):
+            return problem_answer(self.request, problem_of_fault(taken), allow=_ALLOW)
+        ready = self._wanted(taken)
+        if ready is None:
+            return problem_answer(self.request, Problem("NOT_FOUND"), allow=_ALLOW)
+        same = _is_same(self.request.headers.get(b"if-none-match", b""), ready.etag)
+        headers = [(b"cache-control", CACHE_CONTROL.encode()), (b"etag", ready.etag.encode())]
         if not same:
             headers.insert(0, (b"content-type", b"application/json"))
-        done(
-            answer_of(
-                self.request,
-                status=304 if same else 200,
-                body=b"" if same else self.ready.body(),
-                allow=b"GET, HEAD, OPTIONS",
-                headers=headers,
-            )
+        return answer_of(
+            self.request,
+            status=304 if same else 200,
+            body=b"" if same else ready.body(),
+            allow=_ALLOW,
+            headers=headers,
         )
-        return _nothing
 
 
 def _is_same(if_none_match: bytes, etag: str) -> bool:
@@ -207,4 +276,4 @@ def _is_same(if_none_match: bytes, etag: str) -> bool:
 
 
 def _nothing() -> None:
-    """The answer is given: nobody waits."""
+    """It costs nobody anything to be answered."""

@@ -241,6 +241,8 @@ SEIZE_GATE_THREADS = env.int("SEIZE_GATE_THREADS", default=8)
 SEIZE_GATE_WAITING_MAX = env.int("SEIZE_GATE_WAITING_MAX", default=2048)
 WEB_THREADS = env.int("WEB_THREADS", default=8)
 WEB_WAITING_MAX = env.int("WEB_WAITING_MAX", default=256)
+WEB_BODY_MAX_BYTES = env.int("WEB_BODY_MAX_BYTES", default=5_000_000)
+WEB_BODY_TIMEOUT_S = env.float("WEB_BODY_TIMEOUT_S", default=20.0)
 
 # -- Health: who may read /metrics; in production nobody without the token ------------------------------
 

@@ -74,16 +74,22 @@ class Lanes:
                 if not batch:
                     continue
                 shoppers = [(waiting.user_id, waiting.seq) for waiting in batch]
-                for waiting, answer in zip(batch, await self._ask(activity_id, shoppers), strict=True):
+                try:
+                    answers = await self._ask(activity_id, shoppers)
+                finally:
+                    self.waiting -= len(batch)
+                for waiting, answer in zip(batch, answers, strict=True):
                     _tell(waiting, answer)
-                self.waiting -= len(batch)
         finally:
             del self._lanes[activity_id]
 
     async def _ask(self, activity_id: int, shoppers: Shoppers) -> list[Outcome] | list[Fault] | list[None]:
         """The script call, or what befell all of it."""
         try:
-            return await self._call(activity_id, shoppers)
+            outcomes = await self._call(activity_id, shoppers)
+            if len(outcomes) != len(shoppers):
+                raise OutcomeUnknown(f"{len(outcomes)} answers for {len(shoppers)} shoppers")
+            return outcomes
         except (StoreUnavailable, OutcomeUnknown) as fault:
             return [fault] * len(shoppers)
         except Exception:

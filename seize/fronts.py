@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
+import orjson
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 from django.utils.translation import get_language_from_request
 
 from seize.frozen import settings_cached
+from seize.problems import CONTENT_TYPE, Problem
 from seize.requests import request_id
 
 Headers = Sequence[tuple[bytes, bytes]]
 
+_PROBLEM_TYPE = (b"content-type", CONTENT_TYPE.encode())
 _UNUSUAL = (b"expect", b"transfer-encoding", b"upgrade", b"content-encoding")
 
 
@@ -165,6 +168,15 @@ def answer_of(
             (b"content-length", b"%d" % len(body)),
         ],
         body,
+    )
+
+
+def problem_answer(request: PlainRequest, problem: Problem, *, allow: bytes) -> Answer:
+    """A problem in the request's language."""
+    body = problem.body(instance=request.id, language=request.language)
+    own = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
+    return answer_of(
+        request, status=problem.status, body=orjson.dumps(body), allow=allow, headers=(_PROBLEM_TYPE, *own)
     )
 
 

@@ -11,9 +11,9 @@ import orjson
 
 from seize.authentication import WWW_AUTHENTICATE
 from seize.batching import Fault, Lanes
-from seize.fronts import Answer, Headers, PlainRequest, answer_of, plain_request
+from seize.fronts import Answer, Headers, PlainRequest, answer_of, plain_request, problem_answer
 from seize.outcomes import Outcome, Refused, Won
-from seize.problems import CONTENT_TYPE, Problem, problem_of_fault
+from seize.problems import Problem, problem_of_fault
 from seize.requests import BODY_MAX_BYTES, RequestInvalid, seize_request_parse
 from seize.responses import refused_problem, won_response
 from seize.store import StoreBusy
@@ -25,7 +25,6 @@ SHED_REST_S = 1.0
 PATH = b"/market/consumer/coupon/seize"
 _ALLOW = b"POST, OPTIONS"
 _WON_HEADERS = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
-_PROBLEM_TYPE = (b"content-type", CONTENT_TYPE.encode())
 
 
 class SeizeShortcut:
@@ -75,7 +74,7 @@ class SeizeTicket:
         except RequestInvalid as error:
             done(self._problem(Problem("INVALID_REQUEST", detail=str(error))))
             return _nothing
-        self._done = done
+        self._done: Callable[[Answer], None] | None = done
         waiting = self.lanes.submit(
             activity_id=wanted.activity_id, user_id=user_id, seq=wanted.seq, done=self._answered
         )
@@ -86,28 +85,21 @@ class SeizeTicket:
         return leave
 
     def _answered(self, outcome: Outcome | Fault | None) -> None:
+        # Whoever is told holds this ticket: letting go leaves no cycle for the collector.
+        done, self._done = self._done, None
+        if done is not None:
+            done(self._answer(outcome))
+
+    def _answer(self, outcome: Outcome | Fault | None) -> Answer:
         if isinstance(outcome, Won):
             status, body = won_response(outcome)
-            self._done(
-                answer_of(self.request, status=status, body=orjson.dumps(body), allow=_ALLOW, headers=_WON_HEADERS)
-            )
-        elif isinstance(outcome, Refused):
-            self._done(self._problem(refused_problem(outcome)))
-        elif outcome is None:
-            self._done(self._problem(Problem("INTERNAL_ERROR")))
-        else:
-            self._done(self._problem(problem_of_fault(outcome)))
+            return answer_of(self.request, status=status, body=orjson.dumps(body), allow=_ALLOW, headers=_WON_HEADERS)
+        if isinstance(outcome, Refused):
+            return self._problem(refused_problem(outcome))
+        return self._problem(Problem("INTERNAL_ERROR") if outcome is None else problem_of_fault(outcome))
 
     def _problem(self, problem: Problem) -> Answer:
-        body = problem.body(instance=self.request.id, language=self.request.language)
-        own = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
-        return answer_of(
-            self.request,
-            status=problem.status,
-            body=orjson.dumps(body),
-            allow=_ALLOW,
-            headers=(_PROBLEM_TYPE, *own),
-        )
+        return problem_answer(self.request, problem, allow=_ALLOW)
 
 
 def _nothing() -> None:

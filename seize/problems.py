@@ -39,6 +39,7 @@ CATALOGUE: Mapping[str, tuple[HTTPStatus, Promise]] = {
     "NOT_FOUND": (HTTPStatus.NOT_FOUND, _("There is nothing here.")),
     "METHOD_NOT_ALLOWED": (HTTPStatus.METHOD_NOT_ALLOWED, _("This method is not allowed here.")),
     "NOT_ACCEPTABLE": (HTTPStatus.NOT_ACCEPTABLE, _("Answers are JSON only.")),
+    "REQUEST_TIMEOUT": (HTTPStatus.REQUEST_TIMEOUT, _("The request took too long to arrive.")),
     "TOO_LARGE": (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _("The request is too large.")),
     "UNSUPPORTED_MEDIA_TYPE": (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, _("The body must be application/json.")),
     "TOO_MANY_REQUESTS": (HTTPStatus.TOO_MANY_REQUESTS, _("Too many requests. Please slow down.")),

@@ -4,6 +4,7 @@ Half of what a seize costs in a process is that layer. Everything about connecti
 keep-alive, pipelining, flow control, graceful stop. Whatever no shortcut takes goes its usual way.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -30,56 +31,62 @@ class ShortCycle:
     message_event = _EVENT
 
     def __init__(self, protocol: "ShortcutProtocol", ticket: Ticket, *, keep_alive: bool) -> None:
-        self.protocol = protocol
-        self.ticket = ticket
+        self._protocol: ShortcutProtocol | None = protocol
+        self._ticket: Ticket | None = ticket
+        self._leave: Callable[[], None] | None = None
         self.keep_alive = keep_alive
         self.body = bytearray()
         self.more_body = True
         self.response_complete = False
-        self._disconnected = False
-        self._leave: Any = None
-
-    @property
-    def disconnected(self) -> bool:
-        """Whether the client went away; it then leaves the lane, if it was not asked yet."""
-        return self._disconnected
-
-    @disconnected.setter
-    def disconnected(self, value: bool) -> None:
-        self._disconnected = value
-        if value and self._leave is not None:
-            self._leave()
+        self.disconnected = False
 
     def start(self) -> None:
         """The body is complete."""
-        self._leave = self.ticket.start(bytes(self.body), self.answered)
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            leave = ticket.start(bytes(self.body), self.answered)
+            self._leave = None if self.response_complete else leave
+
+    def leave(self) -> None:
+        """The client went away: take it out of the lane, if it was not asked yet, and let go of everything."""
+        leave, self._leave, self._protocol, self._ticket = self._leave, None, None, None
+        if leave is not None:
+            leave()
 
     def answered(self, answer: Answer) -> None:
         """Write the whole answer at once, and let uvicorn go on with the connection."""
-        if self.response_complete:
-            return
+        # Letting go of each other leaves no cycle for the collector, which comes seldom.
+        protocol, self._protocol, self._leave = self._protocol, None, None
         self.response_complete = True
-        if self._disconnected:
+        if protocol is None or protocol.transport.is_closing():
             return
         parts = [STATUS_LINE[answer.status]]
-        for name, value in (*self.protocol.server_state.default_headers, *answer.headers):
+        for name, value in (*protocol.server_state.default_headers, *answer.headers):
             parts += (name, b": ", value, b"\r\n")
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")
         parts += (b"\r\n", answer.body)
-        transport = self.protocol.transport
-        transport.write(b"".join(parts))
+        protocol.transport.write(b"".join(parts))
         if not self.keep_alive:
-            transport.close()
-        self.protocol.on_response_complete()
+            protocol.transport.close()
+        protocol.short = None
+        protocol.on_response_complete()
         if answer.rest_s:
-            self.protocol.rest(answer.rest_s)
+            protocol.rest(answer.rest_s)
 
 
 class ShortcutProtocol(HttpToolsProtocol):
     """For an application that is a :class:`seize.fronts.Front`; any other is served as uvicorn does."""
 
     flow: "FlowControl"
+    short: ShortCycle | None = None  # the one under way, which need not be the newest: another may wait behind it
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Whoever hangs up is not asked for any more."""
+        super().connection_lost(exc)
+        short, self.short = self.short, None
+        if short is not None:
+            short.leave()
 
     def on_headers_complete(self) -> None:
         """Take the request if a shortcut does and nothing about the connection is out of the ordinary."""
@@ -87,15 +94,15 @@ class ShortcutProtocol(HttpToolsProtocol):
         if ticket is None:
             super().on_headers_complete()
             return
-        cycle = ShortCycle(self, ticket, keep_alive=self.parser.should_keep_alive())
-        self.cycle = cast("Any", cycle)
+        self.short = ShortCycle(self, ticket, keep_alive=self.parser.should_keep_alive())
+        self.cycle = cast("Any", self.short)
 
     def on_message_complete(self) -> None:
         """Begin what was taken: its body is complete."""
         super().on_message_complete()
-        cycle: object = self.cycle
-        if isinstance(cycle, ShortCycle) and not cycle.more_body and not cycle.response_complete:
-            cycle.start()
+        short = self.short
+        if short is not None and short is cast("Any", self.cycle) and not short.more_body:
+            short.start()
 
     def rest(self, seconds: float) -> None:
         """Read nothing from this connection for a while: its client was told to come back later."""

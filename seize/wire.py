@@ -24,6 +24,7 @@ from seize.store import (
     seize_arguments,
 )
 
+UNREAD_S = 0.02  # for reading what has come while this process was busy
 Answer = Any  # what hiredis makes of a reply; an error is a hiredis.ReplyError
 
 
@@ -41,9 +42,9 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
-        while self._waiting:
-            reply = self._reader.gets()
-            if reply is False:  # not complete; the script never answers with false
+        while (reply := self._reader.gets()) is not False:  # False: not complete; the script never answers with it
+            if not self._waiting:
+                self.close("an answer that nobody waits for")  # it would be taken for the next one's
                 return
             waiting = self._waiting.popleft()
             if not waiting.done():
@@ -59,22 +60,30 @@ class _Connection(asyncio.Protocol):
     async def command(self, *words: str | bytes) -> Answer:
         """Send a command and wait for its reply.
 
+        :raises StoreUnavailable: the connection is gone, and nothing was sent.
         :raises OutcomeUnknown: it was sent, and no answer came in ``REDIS_TIMEOUT_S``, or ever.
         """
-        assert self._transport is not None
+        if self.lost or self._transport is None:
+            raise StoreUnavailable("the connection to Redis is gone")
         loop = asyncio.get_running_loop()
+        packed = hiredis.pack_command(cast("Any", words))
         waiting: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append(waiting)
-        self._transport.write(hiredis.pack_command(cast("Any", words)))
-        timer = loop.call_later(settings.REDIS_TIMEOUT_S, self._late)
+        self._transport.write(packed)
+        timer = loop.call_later(settings.REDIS_TIMEOUT_S, self._due, waiting)
         try:
             return await waiting
         finally:
             timer.cancel()
 
-    def _late(self) -> None:
-        """An answer is overdue: those behind it would be taken for it, so this connection is over."""
-        self.close("no answer in time")
+    def _due(self, waiting: asyncio.Future[Answer]) -> None:
+        """Time is over. After a pause of this process the answer may lie here unread: sockets come after timers."""
+        asyncio.get_running_loop().call_later(UNREAD_S, self._late, waiting)
+
+    def _late(self, waiting: asyncio.Future[Answer]) -> None:
+        """The answer is overdue: those behind it would be taken for it, so this connection is over."""
+        if not waiting.done():
+            self.close("no answer in time")
 
     def close(self, why: str) -> None:
         """Tell everybody who waits, and hang up."""
@@ -121,12 +130,16 @@ class Wire:
             return self._connection
         if self._connecting is None:  # whoever comes meanwhile waits for the same attempt
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
+        connecting = self._connecting
         try:
-            self._connection = await asyncio.shield(self._connecting)
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if connecting.cancelled():
+                raise StoreUnavailable("this process stops") from None
+            raise
         finally:
-            if self._connecting is not None and self._connecting.done():
+            if self._connecting is connecting and connecting.done():
                 self._connecting = None
-        return self._connection
 
     async def _connect(self) -> _Connection:
         address, loop = self._address, asyncio.get_running_loop()
@@ -146,6 +159,7 @@ class Wire:
                     raise StoreUnavailable(f"cannot connect to Redis: {reply}")
         except OutcomeUnknown as error:
             raise StoreUnavailable(f"cannot connect to Redis: {error}") from error
+        self._connection = connection
         return connection
 
 

@@ -1,7 +1,10 @@
 """Ready bytes: the same answers from every front, at most a second old, and Redis asked twice a second at most."""
 
+import itertools
 import json
 import re
+import socket
+import threading
 import time
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -11,12 +14,12 @@ from django.utils import timezone
 
 from activities import ready
 from couponsite.asgi import front
-from seize import store
+from seize import desk, store
 from seize.keys import LIST_KEY, stock_key
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
 from tests.factories import offer
-from tests.seize.servers import FRONTS, Counted, Reply, ask, raw_request, served
+from tests.seize.servers import FRONTS, Counted, Reply, ask, raw_request, read_reply, served
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -72,7 +75,11 @@ def comparable(reply: Reply) -> tuple[int, dict[str, str], str]:
         (lambda activity: get(f"/market/consumer/activity/{activity.pk}"), True),
         (lambda activity: get(f"/market/consumer/activity/{activity.pk}?a=b"), False),
         (lambda activity: get(f"/market/consumer/activity/0{activity.pk}"), False),
-        (lambda _: get("/market/consumer/activity/987654"), False),
+        (lambda _: get("/market/consumer/activity/987654"), True),
+        (lambda _: get(LIST, If_None_Match="*"), False),
+        (lambda _: get(LIST, If_Match='"x"'), False),
+        (lambda _: get(LIST, If_Unmodified_Since="Sun, 06 Nov 1994 08:49:37 GMT"), False),
+        (lambda _: get(LIST, If_Modified_Since="Sun, 06 Nov 1994 08:49:37 GMT"), True),
         (lambda activity: get(f"/market/consumer/activity/{activity.pk}/claim"), False),
     ],
 )
@@ -128,6 +135,86 @@ def test_stock_is_at_most_a_second_old_and_redis_is_asked_twice_a_second(fronts,
     assert asked > 20 * len(reads)
 
 
+def test_crowd_that_reloads_keeps_it_fresh_with_one_reader_and_without_django(fronts, monkeypatch):
+    activity = offer(stock_total=100)
+    reads = []
+    real = ready.snapshot_read
+
+    def counted():
+        reads.append(time.monotonic())
+        time.sleep(0.02)
+        return real()
+
+    monkeypatch.setattr(ready, "snapshot_read", counted)
+    server = fronts["protocol"]
+    began, before = time.monotonic(), server.front.taken
+    asked, lefts = [0] * 20, []
+
+    def reload(number: int) -> None:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            while time.monotonic() - began < 2.2:
+                connection.sendall(get(LIST))
+                reply = read_reply(connection, "GET")
+                assert reply.status == 200
+                asked[number] += 1
+                lefts.append((time.monotonic() - began, json.loads(reply.body)["results"][0]["stock_left"]))
+
+    threads = [threading.Thread(target=reload, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
+    seized_s = time.monotonic() - began
+    for thread in threads:
+        thread.join(20)
+    assert server.front.taken - before == sum(asked) > 500
+    gaps = [later - earlier for earlier, later in itertools.pairwise(reads)]
+    assert 3 <= len(reads) <= 6
+    assert 0.45 < min(gaps) <= max(gaps) < 0.95
+    assert all(left == 99 for at_s, left in lefts if at_s > seized_s + 1.1)
+
+
+def test_fault_of_redis_is_told_to_all_who_ask_and_not_found_out_by_each(cache, monkeypatch):
+    calls = []
+
+    def hanging():
+        calls.append(1)
+        time.sleep(0.1)
+        raise store.OutcomeUnknown("no answer")
+
+    monkeypatch.setattr(ready, "snapshot_read", hanging)
+    faults = []
+
+    def look() -> None:
+        try:
+            ready.list_ready(tab=None)
+        except store.OutcomeUnknown as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=look) for _ in range(20)]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert (len(calls), len(faults)) == (1, 20)
+    assert time.monotonic() - began < 0.4
+
+
+def test_clock_in_the_answer_is_that_of_the_reading_and_not_ahead_by_a_slow_redis(cache, monkeypatch):
+    offer()
+    real = desk.list_read
+
+    def slow():
+        time.sleep(0.2)
+        return real()
+
+    monkeypatch.setattr(desk, "list_read", slow)
+    told = json.loads(ready.list_ready(tab=None).body())["server_time"]
+    ahead_s = datetime.fromisoformat(told).timestamp() - store.time_us() / 1e6
+    assert abs(ahead_s) < 0.1
+
+
 def test_server_time_goes_on_while_the_bytes_stay(fronts):
     offer()
     port = fronts["protocol"].port
@@ -158,6 +245,7 @@ def test_redis_that_went_away_is_told_within_a_second(fronts, settings):
     offer()
     port = fronts["protocol"].port
     assert ask(port, get(LIST)).status == 200
+    assert ask(port, get("/market/consumer/activity/987654")).status == 404
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     time.sleep(1.1)
     assert ask(port, get(LIST)).status == 503
@@ -178,8 +266,6 @@ def test_unknown_stock_is_null_and_not_none_left(raw):
 
 
 def test_many_threads_that_find_it_old_ask_redis_once(cache, monkeypatch):
-    import threading
-
     offer()
     reads = []
     real = ready.snapshot_read

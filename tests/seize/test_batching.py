@@ -6,7 +6,7 @@ import pytest
 
 from seize.batching import Lanes
 from seize.outcomes import Won
-from seize.store import StoreUnavailable
+from seize.store import OutcomeUnknown, StoreUnavailable
 
 
 class Desk:
@@ -140,6 +140,26 @@ def test_a_fault_that_nobody_expected_is_told_as_such_and_the_lane_goes_on(desk,
     assert answers[1] is None
     assert isinstance(answers[2], Won)
     assert "a call for 1 shoppers failed" in caplog.text
+
+
+def test_answers_that_are_too_few_are_nobodys_and_the_lane_goes_on(desk):
+    real = desk.__call__
+
+    async def short(activity_id, shoppers):
+        return (await real(activity_id, shoppers))[:1]
+
+    async def scenario(lanes, answers):
+        submit(lanes, answers, 1)
+        submit(lanes, answers, 2)
+        await until(lambda: len(answers) == 2)
+        assert lanes.waiting == 0
+        submit(lanes, answers, 3)
+        await until(lambda: len(answers) == 3)
+
+    answers = dict(run(scenario, short))
+    assert isinstance(answers[1], OutcomeUnknown)
+    assert isinstance(answers[2], OutcomeUnknown)
+    assert isinstance(answers[3], Won)
 
 
 def test_an_answer_that_cannot_be_given_keeps_no_other_back(desk):

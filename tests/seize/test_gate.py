@@ -7,12 +7,13 @@ import re
 import socket
 import threading
 import time
+import weakref
 
 import pytest
 from services import wait_until
 
 from couponsite import asgi
-from seize import batching, store
+from seize import batching, protocol, store
 from seize.keys import seize_keys
 from seize.tokens import access_token_issue
 from tests.seize.servers import Counted, ask, raw_request, read_reply, served
@@ -273,11 +274,20 @@ def test_switch_leaves_the_view_alone_in_place(settings):
         assert server.front.taken == 0
 
 
-def test_django_behind_the_gate_has_so_many_threads_and_a_bounded_queue(settings, monkeypatch):
+MY = "/market/consumer/coupon/my"
+
+
+def plain_get(path: str) -> bytes:
+    return raw_request("GET", path, headers=(("Host", "localhost"),))
+
+
+def test_django_behind_the_gate_has_so_many_threads_and_a_bounded_queue_and_probes_are_beyond_it(settings, monkeypatch):
     settings.WEB_THREADS, settings.WEB_WAITING_MAX = 2, 1
-    opened, names = threading.Event(), set()
+    opened, names, real = threading.Event(), set(), asgi.django
 
     def slow(environ, start_response):
+        if environ["PATH_INFO"] == "/livez":
+            return real(environ, start_response)
         names.add(threading.current_thread().name)
         assert opened.wait(10)
         start_response("204 No Content", [])
@@ -288,15 +298,70 @@ def test_django_behind_the_gate_has_so_many_threads_and_a_bounded_queue(settings
     with served(Counted(made.shortcuts, made.django), kind="protocol") as server:
         connections = [connect(server) for _ in range(3)]
         for connection in connections:
-            connection.sendall(livez())
+            connection.sendall(plain_get(MY))
         wait_until(lambda: made.django.running == 3, seconds=5, what="two at work and one waiting")
-        shed = ask(server.port, livez(), method="GET")
+        shed = ask(server.port, plain_get(MY), method="GET")
         assert (shed.status, json.loads(shed.body)["code"]) == (503, "BUSY")
+        assert ask(server.port, livez(), method="GET").status == 200
         opened.set()
         assert [read_reply(connection, "GET").status for connection in connections] == [204] * 3
         for connection in connections:
             connection.close()
     assert len(names) == 2
+
+
+def test_clients_that_never_send_their_body_take_no_thread_and_are_told_so(settings):
+    settings.WEB_THREADS, settings.WEB_BODY_TIMEOUT_S = 2, 1.0
+    made = asgi.front()
+    half = raw_request(
+        path="/market/auth/token", body=b"{",
+        headers=(("Host", "localhost"), ("Content-Type", "application/json"), ("Content-Length", "100")),
+    )  # fmt: skip
+    with served(Counted(made.shortcuts, made.django), kind="protocol") as server:
+        connections = [connect(server) for _ in range(5)]
+        for connection in connections:
+            connection.sendall(half)
+        began = time.monotonic()
+        assert ask(server.port, plain_get(MY), method="GET").status == 401
+        assert time.monotonic() - began < 0.8
+        for connection in connections:
+            reply = read_reply(connection)
+            assert (reply.status, json.loads(reply.body)["code"]) == (408, "REQUEST_TIMEOUT")
+            assert reply.headers["connection"] == "close"
+            connection.close()
+
+
+def test_body_that_is_too_long_is_refused_before_it_is_all_here(settings):
+    settings.WEB_BODY_MAX_BYTES = 100_000
+    made = asgi.front()
+    request = raw_request(
+        path="/market/auth/token", body=b"x" * 200_000,
+        headers=(("Host", "localhost"), ("Content-Type", "application/json"), ("Content-Length", "9000000")),
+    )  # fmt: skip
+    with served(Counted(made.shortcuts, made.django), kind="protocol") as server:
+        assert ask(server.port, request).status == 413
+
+
+def test_press_leaves_no_cycle_for_the_collector_which_comes_seldom(monkeypatch):
+    made = asgi.front()
+    load(total=10)
+    cycles = []
+    real = protocol.ShortCycle.start
+
+    def noted(cycle):
+        cycles.append(weakref.ref(cycle))
+        real(cycle)
+
+    monkeypatch.setattr(protocol.ShortCycle, "start", noted)
+    with served(Counted(made.shortcuts, made.django), kind="protocol") as server, connect(server) as connection:
+        gc.disable()
+        try:
+            for user_id in (1, 2, 3):
+                connection.sendall(press(user_id))
+                assert read_reply(connection).status == 201
+            assert [cycle() is None for cycle in cycles] == [True, True, False]  # the last one is the connection's
+        finally:
+            gc.enable()
 
 
 def test_nothing_is_remembered_a_winner_who_lost_the_answer_hears_it_after_the_sale(server):

@@ -148,6 +148,60 @@ def test_server_that_takes_the_command_and_never_answers_was_asked_once(settings
     assert b"".join(heard).count(b"EVALSHA") == 1
 
 
+def test_process_that_stood_still_longer_than_an_answer_may_take_still_reads_it(settings):
+    settings.REDIS_TIMEOUT_S = 0.2
+    load(total=5)
+
+    async def main():
+        made = wire()
+        await ask(made, 1)
+        call = asyncio.ensure_future(ask(made, 2))
+        await asyncio.sleep(0)  # it is sent
+        await asyncio.sleep(0)
+        time.sleep(0.4)  # noqa: ASYNC251 - the whole loop stands still
+        reply = await call
+        made.close()
+        return reply
+
+    assert len(asyncio.run(main()).entries[0]) == 4
+
+
+def test_command_on_a_connection_that_is_gone_was_not_sent():
+    async def main():
+        made = wire()
+        connection = await made._connected()
+        connection.close("gone")
+        with pytest.raises(store.StoreUnavailable, match="gone"):
+            await connection.command("PING")
+
+    asyncio.run(main())
+
+
+def test_answer_that_nobody_waits_for_ends_the_connection_instead_of_becoming_the_next_ones(settings):
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _address = listener.accept()
+        connection.sendall(b"+HELLO\r\n")
+        connection.recv(65536)
+        connection.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    settings.REDIS_URL = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+
+    async def main():
+        made = wire()
+        connection = await made._connected()
+        await asyncio.sleep(0.1)
+        assert connection.lost
+        made.close()
+
+    asyncio.run(main())
+    listener.close()
+    thread.join(5)
+
+
 def test_connection_that_breaks_after_sending_leaves_the_outcome_unknown(settings):
     listener = socket.create_server(("127.0.0.1", 0))
 
