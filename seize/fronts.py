@@ -26,12 +26,23 @@ _PROBLEM_TYPE = (b"content-type", CONTENT_TYPE.encode())
 _UNUSUAL = (b"expect", b"transfer-encoding", b"upgrade", b"content-encoding")
 
 
+class ConstantHeaders(NamedTuple):
+    """Headers that many answers share, as pairs and as the lines of HTTP/1."""
+
+    pairs: tuple[tuple[bytes, bytes], ...]
+    block: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole HTTP response. ``rest_s``: seconds for which a server may leave the connection unread afterwards."""
+    """A whole HTTP response: its own headers, and those that many share.
+
+    ``rest_s``: seconds for which a server may leave the connection unread afterwards.
+    """
 
     status: int
-    headers: list[tuple[bytes, bytes]]
+    headers: Sequence[tuple[bytes, bytes]]
+    constant: ConstantHeaders
     body: bytes
     rest_s: float = 0
 
@@ -140,7 +151,7 @@ def _language_of(accept_language: bytes) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def _constant_headers(language: str, allow: bytes, *, secure: bool) -> tuple[tuple[bytes, bytes], ...]:
+def _constant_headers(language: str, allow: bytes, *, secure: bool) -> ConstantHeaders:
     headers = [
         (b"allow", allow),
         (b"x-frame-options", settings.X_FRAME_OPTIONS.encode()),
@@ -152,7 +163,7 @@ def _constant_headers(language: str, allow: bytes, *, secure: bool) -> tuple[tup
     ]
     if secure and settings.SECURE_HSTS_SECONDS:
         headers.append((b"strict-transport-security", f"max-age={settings.SECURE_HSTS_SECONDS}".encode()))
-    return tuple(headers)
+    return ConstantHeaders(tuple(headers), b"".join(b"%b: %b\r\n" % pair for pair in headers))
 
 
 def answer_of(
@@ -161,12 +172,8 @@ def answer_of(
     """A response with Django's headers around the route's own."""
     return Answer(
         status,
-        [
-            *headers,
-            *_constant_headers(request.language, allow, secure=request.secure),
-            (b"x-request-id", request.id.encode()),
-            (b"content-length", b"%d" % len(body)),
-        ],
+        (*headers, (b"x-request-id", request.id.encode()), (b"content-length", b"%d" % len(body))),
+        _constant_headers(request.language, allow, secure=request.secure),
         body,
     )
 
@@ -237,7 +244,8 @@ class Front:
         except asyncio.CancelledError:
             leave()
             raise
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        headers = [*answer.headers, *answer.constant.pairs]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

@@ -63,6 +63,7 @@ class ShortCycle:
         parts = [STATUS_LINE[answer.status]]
         for name, value in (*protocol.server_state.default_headers, *answer.headers):
             parts += (name, b": ", value, b"\r\n")
+        parts.append(answer.constant.block)
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")
         parts += (b"\r\n", answer.body)
@@ -79,14 +80,50 @@ class ShortcutProtocol(HttpToolsProtocol):
     """For an application that is a :class:`seize.fronts.Front`; any other is served as uvicorn does."""
 
     flow: "FlowControl"
+    _idle_since: float | None = None  # by the loop's clock; None = a request is under way
     short: ShortCycle | None = None  # the one under way, which need not be the newest: another may wait behind it
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Whoever hangs up is not asked for any more."""
         super().connection_lost(exc)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         short, self.short = self.short, None
         if short is not None:
             short.leave()
+
+    # One keep-alive timer a connection, that looks when the last answer was, instead of one an answer: making and
+    # cancelling it costs a twentieth of a press.
+
+    def on_response_complete(self) -> None:
+        """As uvicorn does, but for the timer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._keep_alive_look_in(self.timeout_keep_alive)
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since = None
+
+    def _keep_alive_look_in(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close what has been idle for as long as it may be."""
+        self.timeout_keep_alive_task = None
+        if self._idle_since is None:
+            return  # at work; the next answer sets the timer
+        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._keep_alive_look_in(left_s)
+        else:
+            super().timeout_keep_alive_handler()
 
     def on_headers_complete(self) -> None:
         """Take the request if a shortcut does and nothing about the connection is out of the ordinary."""

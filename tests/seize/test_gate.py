@@ -245,6 +245,20 @@ def test_idle_connection_is_closed_after_its_time(slow_desk):
         assert connection.recv(1) == b""
 
 
+def test_connection_in_use_outlives_the_time_of_an_idle_one():
+    made = asgi.front()
+    load()
+    with (
+        served(Counted(made.shortcuts, made.django), kind="protocol", timeout_keep_alive=1) as server,
+        connect(server) as connection,
+    ):
+        for _ in range(5):
+            connection.sendall(press())
+            assert read_reply(connection).status in (200, 201)
+            time.sleep(0.5)
+        assert connection.recv(1) == b""
+
+
 def test_client_that_reads_nothing_does_not_fill_the_memory(raw):
     """uvicorn stops reading from a connection whose answers pile up; the shortcuts must not go around that."""
     made = asgi.front()
