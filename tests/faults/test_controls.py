@@ -126,6 +126,12 @@ def lua_changed(monkeypatch, tmp_path: Path, name: str, old: str, new: str) -> N
     assert old in text
     (folder / f"{name}.lua").write_text(text.replace(old, new))
     monkeypatch.setattr(store, "LUA_FOLDER", folder)
+    scripts_forget()
+
+
+def scripts_forget() -> None:
+    """Read the scripts' texts again."""
+    store.script_source.cache_clear()
     store._script.cache_clear()
 
 
@@ -157,7 +163,7 @@ def test_without_fail_closed_old_files_are_sold_from(record_property, system, mo
             if protected:
                 compare()
                 promised += press_all(activity, range(200, 240))
-        store._script.cache_clear()
+        scripts_forget()
         return promised - 20
 
     control(record_property, "fail-closed, promised too many", scenario)
