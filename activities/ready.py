@@ -18,7 +18,7 @@ import orjson
 from django.conf import settings
 
 from activities.listing import TABS, Snapshot, activities_list, snapshot_read
-from seize.fronts import Answer, Headers, PlainRequest, answer_of, plain_request, problem_answer
+from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves, plain_request, problem_answer
 from seize.problems import Problem, problem_of_fault
 from seize.requests import id_parse
 from seize.responses import rfc3339
@@ -242,7 +242,7 @@ class ReadyTicket:
         """Answer at once where the bytes are there, else as soon as they are."""
         self._done: Callable[[Answer], None] | None = done
         _cache.ask(self._told)
-        return _nothing
+        return nobody_leaves
 
     def _told(self, taken: _Taken | Fault) -> None:
         done, self._done = self._done, None
@@ -273,7 +273,3 @@ def _is_same(if_none_match: bytes, etag: str) -> bool:
     """Weak comparison, as RFC 9110 wants it for If-None-Match."""
     offered = [tag.strip().removeprefix("W/") for tag in if_none_match.decode("latin-1").split(",")]
     return etag.removeprefix("W/") in offered
-
-
-def _nothing() -> None:
-    """It costs nobody anything to be answered."""

@@ -50,32 +50,34 @@ class Bounded:
         # WSGI cannot tell X_Forwarded_Proto from X-Forwarded-Proto, and proxies only guard the latter.
         scope = {**scope, "headers": [(name, value) for name, value in scope["headers"] if b"_" not in name]}
         if scope["path"] in PROBES:
-            await self.probes(scope, receive, send)
+            await _serve(self.probes, scope, receive, send)
             return
         if self.running >= self.limit:
             await _refuse(send, problem_of_fault(StoreBusy("every thread is busy")))
             return
         self.running += 1
         try:
-            await self._serve(scope, receive, send)
+            await _serve(self.application, scope, receive, send)
         finally:
             self.running -= 1
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            async with asyncio.timeout(settings.WEB_BODY_TIMEOUT_S):
-                messages = await _body_collect(receive)
-        except TimeoutError:
-            await _refuse(send, Problem("REQUEST_TIMEOUT"))
-            return
-        if messages is None:
-            await _refuse(send, Problem("TOO_LARGE"))
-            return
 
-        async def replay() -> MutableMapping[str, Any]:
-            return messages.popleft() if messages else await receive()
+async def _serve(application: Application, scope: Scope, receive: Receive, send: Send) -> None:
+    """Let the application answer once the whole body is here."""
+    try:
+        async with asyncio.timeout(settings.WEB_BODY_TIMEOUT_S):
+            messages = await _body_collect(receive)
+    except TimeoutError:
+        await _refuse(send, Problem("REQUEST_TIMEOUT"))
+        return
+    if messages is None:
+        await _refuse(send, Problem("TOO_LARGE"))
+        return
 
-        await self.application(scope, replay, send)
+    async def replay() -> MutableMapping[str, Any]:
+        return messages.popleft() if messages else await receive()
+
+    await application(scope, replay, send)
 
 
 async def _body_collect(receive: Receive) -> deque[MutableMapping[str, Any]] | None:

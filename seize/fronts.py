@@ -47,6 +47,10 @@ class Answer:
     rest_s: float = 0
 
 
+def nobody_leaves() -> None:
+    """What a ticket's ``start`` returns where nobody waits who could leave."""
+
+
 class Ticket(Protocol):
     """A request that a shortcut has taken: its headers were looked at, its body is awaited."""
 

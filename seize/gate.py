@@ -11,7 +11,7 @@ import orjson
 
 from seize.authentication import WWW_AUTHENTICATE
 from seize.batching import Fault, Lanes
-from seize.fronts import Answer, Headers, PlainRequest, answer_of, plain_request, problem_answer
+from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves, plain_request, problem_answer
 from seize.outcomes import Outcome, Refused, Won
 from seize.problems import Problem, problem_of_fault
 from seize.requests import BODY_MAX_BYTES, RequestInvalid, seize_request_parse
@@ -64,16 +64,16 @@ class SeizeTicket:
         """Shed, refuse, or join the activity's lane."""
         if self.lanes.is_full:
             done(replace(self._problem(problem_of_fault(StoreBusy("too many wait"))), rest_s=SHED_REST_S))
-            return _nothing
+            return nobody_leaves
         try:
             user_id = bearer_verify(self.request.authorization)
             wanted = seize_request_parse(body)
         except TokenInvalid:
             done(self._problem(Problem("UNAUTHENTICATED", headers={"WWW-Authenticate": WWW_AUTHENTICATE})))
-            return _nothing
+            return nobody_leaves
         except RequestInvalid as error:
             done(self._problem(Problem("INVALID_REQUEST", detail=str(error))))
-            return _nothing
+            return nobody_leaves
         self._done: Callable[[Answer], None] | None = done
         waiting = self.lanes.submit(
             activity_id=wanted.activity_id, user_id=user_id, seq=wanted.seq, done=self._answered
@@ -100,7 +100,3 @@ class SeizeTicket:
 
     def _problem(self, problem: Problem) -> Answer:
         return problem_answer(self.request, problem, allow=_ALLOW)
-
-
-def _nothing() -> None:
-    """Nobody to take out of a lane."""
