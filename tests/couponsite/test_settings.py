@@ -100,3 +100,10 @@ def test_embedded_redis_is_found_by_its_file(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "redis.url").write_text("redis://:pw@127.0.0.1:4242/0")
     assert "redis://:pw@127.0.0.1:4242/1" in settings_load(VAR_DIR=str(tmp_path)).stdout
+
+
+def test_grace_after_sigterm_ends_before_the_patience_of_supervisord():
+    assert settings_load(STOP_GRACE_S="8").returncode == 0
+    refused = settings_load(STOP_GRACE_S="9")
+    assert refused.returncode != 0
+    assert "STOP_GRACE_S is from 0 to 8 seconds, not 9." in refused.stderr
