@@ -22,7 +22,7 @@ from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves
 from seize.problems import Problem, problem_of_fault
 from seize.requests import id_parse
 from seize.responses import rfc3339
-from seize.store import OutcomeUnknown, StoreUnavailable
+from seize.store import Fault, OutcomeUnknown, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +73,6 @@ class Ready:
         """The bytes to send now. Their time is one at which the statuses in them hold."""
         now_ms = min(self.taken.now_ms, self.taken.snapshot.changes_ms - 1)
         return _HEAD + rfc3339(now_ms).encode() + self.tail
-
-
-Fault = StoreUnavailable | OutcomeUnknown
 
 
 class _Cache:

@@ -19,9 +19,9 @@ from django.core.wsgi import get_wsgi_application
 from activities.ready import ReadyShortcut
 from couponsite.stopping import stopping_on_sigterm
 from seize.batching import Desk, Lanes
-from seize.fronts import Application, Front, Receive, Scope, Send, Shortcut
+from seize.fronts import Application, Front, Receive, Scope, Send, Shortcut, problem_headers
 from seize.gate import SeizeShortcut
-from seize.problems import CONTENT_TYPE, Problem, problem_of_fault
+from seize.problems import Problem, problem_of_fault
 from seize.requests import request_id
 from seize.store import StoreBusy
 
@@ -96,8 +96,7 @@ async def _body_collect(receive: Receive) -> deque[MutableMapping[str, Any]] | N
 
 async def _refuse(send: Send, problem: Problem) -> None:
     body = orjson.dumps(problem.body(instance=request_id(""), language=settings.LANGUAGE_CODE))
-    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", b"%d" % len(body))]
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
+    headers = [*problem_headers(problem), (b"content-length", b"%d" % len(body))]
     if problem.code != "BUSY":
         headers.append((b"connection", b"close"))  # the rest of the body may still come
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})

@@ -15,12 +15,11 @@ from django.conf import settings
 
 from seize.outcomes import Outcome
 from seize.services import BATCH_MAX, coupons_seize, outcomes_of
-from seize.store import OutcomeUnknown, StoreUnavailable, wire_address
+from seize.store import Fault, OutcomeUnknown, StoreUnavailable, wire_address
 from seize.wire import Wire
 
 log = logging.getLogger(__name__)
 
-Fault = StoreUnavailable | OutcomeUnknown
 Done = Callable[[Outcome | Fault | None], None]
 Shoppers = list[tuple[int, int]]
 Call = Callable[[int, Shoppers], Awaitable[list[Outcome]]]

@@ -182,12 +182,16 @@ def answer_of(
     )
 
 
+def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
+    """A problem's type and its own headers, as ASGI wants them."""
+    return [_PROBLEM_TYPE, *((name.lower().encode(), value.encode()) for name, value in problem.headers.items())]
+
+
 def problem_answer(request: PlainRequest, problem: Problem, *, allow: bytes) -> Answer:
     """A problem in the request's language."""
     body = problem.body(instance=request.id, language=request.language)
-    own = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
     return answer_of(
-        request, status=problem.status, body=orjson.dumps(body), allow=allow, headers=(_PROBLEM_TYPE, *own)
+        request, status=problem.status, body=orjson.dumps(body), allow=allow, headers=problem_headers(problem)
     )
 
 

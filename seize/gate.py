@@ -10,13 +10,13 @@ from dataclasses import replace
 import orjson
 
 from seize.authentication import WWW_AUTHENTICATE
-from seize.batching import Fault, Lanes
+from seize.batching import Lanes
 from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves, plain_request, problem_answer
 from seize.outcomes import Outcome, Refused, Won
 from seize.problems import Problem, problem_of_fault
 from seize.requests import BODY_MAX_BYTES, RequestInvalid, seize_request_parse
 from seize.responses import refused_problem, won_response
-from seize.store import StoreBusy
+from seize.store import Fault, StoreBusy
 from seize.tokens import TokenInvalid, bearer_verify
 
 # As long as the shortest Retry-After. Reading on at once from thousands of connections

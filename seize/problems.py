@@ -11,7 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import get_language, override
 from django.utils.translation import gettext_lazy as _
 
-from seize.store import OutcomeUnknown, StoreBusy, StoreUnavailable
+from seize.store import Fault, OutcomeUnknown, StoreBusy
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -91,7 +91,7 @@ def retry_after(*, earliest_s: int, spread_s: int) -> dict[str, str]:
     return {"Retry-After": str(earliest_s + random.randint(0, spread_s))}  # noqa: S311 - jitter, no secret
 
 
-def problem_of_fault(fault: StoreUnavailable | OutcomeUnknown) -> Problem:
+def problem_of_fault(fault: Fault) -> Problem:
     """The 503 for a fault of the store: it says whether something can have happened."""
     if isinstance(fault, OutcomeUnknown):
         code = "OUTCOME_UNKNOWN"

@@ -55,6 +55,9 @@ class OutcomeUnknown(Exception):
     """The call was sent and no answer came: it may or may not have happened. Ask again with the same seq."""
 
 
+Fault = StoreUnavailable | OutcomeUnknown
+
+
 # -- Connections ------------------------------------------------------------------------------------
 
 

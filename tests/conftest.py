@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,18 @@ def shopper_api():
         return made
 
     return client
+
+
+@pytest.fixture(scope="module")
+def fronts():
+    """A server for each way in which a request may be answered, by name: view, asgi, protocol."""
+    from couponsite.asgi import front
+    from tests.seize.servers import FRONTS, Counted, served
+
+    with ExitStack() as stack:
+        servers = {}
+        for kind in FRONTS:
+            made = front()
+            shortcuts = [] if kind == "view" else made.shortcuts
+            servers[kind] = stack.enter_context(served(Counted(shortcuts, made.django), kind=kind))
+        yield servers

@@ -6,36 +6,22 @@ import re
 import socket
 import threading
 import time
-from contextlib import ExitStack
 from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
 from activities import ready
-from couponsite.asgi import front
 from seize import desk, store
 from seize.keys import LIST_KEY, stock_key
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
 from tests.factories import offer
-from tests.seize.servers import FRONTS, Counted, Reply, ask, raw_request, read_reply, served
+from tests.seize.servers import Reply, ask, raw_request, read_reply
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LIST = "/market/consumer/activity/list"
-
-
-@pytest.fixture(scope="module")
-def fronts():
-    """A server for each front, by name."""
-    with ExitStack() as stack:
-        servers = {}
-        for kind in FRONTS:
-            made = front()
-            shortcuts = [] if kind == "view" else made.shortcuts
-            servers[kind] = stack.enter_context(served(Counted(shortcuts, made.django), kind=kind))
-        yield servers
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from services import Valkey
 
 
 @pytest.fixture(params=["valkey", "redis62", "cluster"])
@@ -18,3 +19,13 @@ def server(request: pytest.FixtureRequest, settings) -> Iterator[redis.Redis]:
     client.flushall()
     yield client
     client.close()
+
+
+@pytest.fixture
+def own_valkey(tmp_path, valkey, settings) -> Iterator[Valkey]:
+    """A Valkey that a test may kill."""
+    server = Valkey(tmp_path, binary=valkey.binary)
+    server.start()
+    settings.REDIS_URL = server.url
+    yield server
+    server.stop(kill=True)

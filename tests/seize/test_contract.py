@@ -8,34 +8,20 @@ import json
 import re
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import jwt
 import pytest
 from django.conf import settings as django_settings
 
-from couponsite.asgi import front
 from seize import batching, store
 from seize.tokens import access_token_issue
-from tests.seize.servers import FRONTS, Counted, Reply, ask, raw_request, served
+from tests.seize.servers import Reply, ask, raw_request
 from tests.seize.stage import ACTIVITY, declare_loaded, load
 
 SEIZE = "/market/consumer/coupon/seize"
 BODY = b'{"id": "11", "seq": 1}'
 CHUNKED = b"16\r\n" + BODY + b"\r\n0\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def fronts():
-    """A server for each front, by name."""
-    with ExitStack() as stack:
-        servers = {}
-        for kind in FRONTS:
-            made = front()
-            shortcuts = [] if kind == "view" else made.shortcuts
-            servers[kind] = stack.enter_context(served(Counted(shortcuts, made.django), kind=kind))
-        yield servers
 
 
 def token(user_id: int = 7, **changes: object) -> str:

@@ -4,7 +4,7 @@ import socket
 import threading
 
 import pytest
-from services import Valkey, port_pick
+from services import port_pick
 
 from seize import store
 from seize.keys import seize_keys
@@ -15,16 +15,6 @@ from tests.seize.stage import ACTIVITY, load
 
 def seize():
     return coupon_seize(wanted=SeizeRequest(activity_id=ACTIVITY, seq=1), user_id=7)
-
-
-@pytest.fixture
-def own_valkey(tmp_path, valkey, settings):
-    """A Valkey that a test may kill."""
-    server = Valkey(tmp_path, binary=valkey.binary)
-    server.start()
-    settings.REDIS_URL = server.url
-    yield server
-    server.stop(kill=True)
 
 
 def test_nobody_listens_nothing_happened(settings):

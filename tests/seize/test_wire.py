@@ -38,16 +38,6 @@ def asked(*users: int) -> store.SeizeReply:
     return asyncio.run(main())
 
 
-@pytest.fixture
-def own_valkey(tmp_path, valkey, settings):
-    """A Valkey that a test may kill."""
-    server = Valkey(tmp_path, binary=valkey.binary)
-    server.start()
-    settings.REDIS_URL = server.url
-    yield server
-    server.stop(kill=True)
-
-
 def test_reply_is_the_one_that_the_store_gives():
     load(total=2)
     first = asked(7, 8, 9)
