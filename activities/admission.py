@@ -134,4 +134,5 @@ def terms_body(terms: DiscountTerms) -> dict[str, object]:
         "amount_off": money(terms.amount_off),
         "pay_percent": terms.pay_percent,
         "max_off": money(terms.max_off),
+        "min_payable": money(terms.min_payable),
     }

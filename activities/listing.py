@@ -80,6 +80,7 @@ def _shown(element: dict[str, Any], left: int | None) -> dict[str, Any]:
         "amount_off": element["amount_off"],
         "pay_percent": element["pay_percent"],
         "max_off": element["max_off"],
+        "min_payable": element.get("min_payable", "0.00"),  # a list written before there was one
         "status": element["effective"].value,
         "starts_at": rfc3339(element["starts_ms"]),
         "ends_at": rfc3339(element["ends_ms"]),

@@ -24,8 +24,8 @@ from django.utils.translation import gettext as _
 
 from activities import admission
 from activities.contention import contention_retried
-from activities.models import STOCK_MAX, Activity, Coupon
-from activities.statuses import ActivityStatus, CouponStatus, EffectiveStatus
+from activities.models import STOCK_MAX, Activity
+from activities.statuses import ActivityStatus, EffectiveStatus
 
 DRAFT_FIELDS = (
     "name",
@@ -38,7 +38,6 @@ DRAFT_FIELDS = (
     "stock_total",
     "per_user_limit",
 )
-EXPIRY_CHUNK = 1000  # rows an UPDATE: locks stay short beside drains
 
 LEGAL: dict[str, frozenset[EffectiveStatus]] = {
     "publish": frozenset({EffectiveStatus.DRAFT}),
@@ -227,26 +226,3 @@ def statuses_refresh(*, now: datetime) -> dict[str, int]:
         "ended": ended.update(status=ActivityStatus.ENDED),
         "started": started.update(status=ActivityStatus.ACTIVE),
     }
-
-
-def coupons_expire(*, now: datetime) -> dict[str, int]:
-    """Store what already holds: overdue coupons are EXPIRED, unused ones of voided activities VOIDED (S34).
-
-    In chunks ordered by id, each its own transaction, so that drains beside it wait for moments only.
-    """
-    changed = {"expired": 0, "voided": 0}
-    for name, rows, status in (
-        ("voided", Coupon.objects.orphaned(), CouponStatus.VOIDED),
-        ("expired", Coupon.objects.overdue(now=now), CouponStatus.EXPIRED),
-    ):
-        while True:
-            chunk = sorted(rows.order_by().values_list("id", flat=True)[:EXPIRY_CHUNK])
-            changed[name] += _unused_mark(ids=chunk, status=status)
-            if len(chunk) < EXPIRY_CHUNK:
-                break
-    return changed
-
-
-@contention_retried
-def _unused_mark(*, ids: list[int], status: CouponStatus) -> int:
-    return Coupon.objects.filter(id__in=ids, status=CouponStatus.UNUSED).update(status=status)

@@ -8,9 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from activities.admission import desk_now
 from activities.listing import TABS
 from activities.ready import CACHE_CONTROL, Ready, detail_ready, list_ready
-from activities.wallet import wallet_page
+from activities.wallet import STATUSES, coupon_detail, wallet_page
 from seize.authentication import shopper_id
 from seize.requests import RequestInvalid, id_parse
 from seize.services import server_time
@@ -53,9 +54,22 @@ def _response(request: Request, ready: Ready) -> HttpResponseBase:
 
 
 class CouponMyView(APIView):
-    """``GET /market/consumer/coupon/my?cursor=``: the caller's coupons, pending ones first."""
+    """``GET /market/consumer/coupon/my?status=&cursor=``: the caller's coupons, pending ones first."""
 
     def get(self, request: Request) -> Response:
-        cursor = request.query_params.get("cursor")
-        page = wallet_page(user_id=shopper_id(request), cursor=cursor, now=server_time())
+        status, cursor = request.query_params.get("status"), request.query_params.get("cursor")
+        if status is not None and status not in STATUSES:
+            raise RequestInvalid(f"'status' must be one of {', '.join(STATUSES)}.")
+        page = wallet_page(user_id=shopper_id(request), status=status, cursor=cursor, now=server_time())
         return Response(page, headers={"Cache-Control": "no-store"})
+
+
+class CouponDetailView(APIView):
+    """``GET /market/consumer/coupon/<id>``: one of the caller's coupons with its rules."""
+
+    def get(self, request: Request, coupon_id: str) -> Response:
+        known = id_parse(coupon_id)
+        body = None if known is None else coupon_detail(user_id=shopper_id(request), coupon_id=known, now=desk_now())
+        if body is None:
+            raise Http404
+        return Response(body, headers={"Cache-Control": "no-store"})

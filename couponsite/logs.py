@@ -11,3 +11,13 @@ class Unexpected(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         status = getattr(record, "status_code", 500)
         return status >= 500 and status not in EXPECTED_SERVER_ERRORS
+
+
+class OneLine(logging.Filter):
+    """An exception that was dealt with is one line, without its traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]}", ()
+            record.exc_info = record.exc_text = None
+        return True

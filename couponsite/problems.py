@@ -10,6 +10,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework_simplejwt.exceptions import TokenError
 
+from activities.contention import ContentionLost
 from activities.wallet import CursorInvalid
 from seize.problems import CONTENT_TYPE, Problem, problem_of_fault, retry_after
 from seize.requests import RequestInvalid, RequestTooLarge
@@ -26,6 +27,7 @@ CODES: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ((exceptions.UnsupportedMediaType,), "UNSUPPORTED_MEDIA_TYPE"),
     ((exceptions.Throttled,), "TOO_MANY_REQUESTS"),
     ((OperationalError, InterfaceError), "LEDGER_UNAVAILABLE"),
+    ((ContentionLost,), "BUSY"),
 )
 
 
@@ -40,7 +42,7 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def _detail(error: Exception) -> str | None:
-    if isinstance(error, exceptions.ParseError):
+    if isinstance(error, exceptions.ParseError | exceptions.PermissionDenied):
         return str(error.detail)
     return str(error) if isinstance(error, RequestInvalid | CursorInvalid) else None
 
@@ -54,7 +56,7 @@ def _headers(error: Exception) -> dict[str, str]:
     headers: dict[str, str] = {}
     if auth_header := getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = auth_header
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, OperationalError | InterfaceError | ContentionLost):
         headers |= retry_after(earliest_s=1, spread_s=4)
     if wait_s := getattr(error, "wait", None):
         headers["Retry-After"] = str(int(wait_s) + 1)

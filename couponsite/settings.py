@@ -199,9 +199,11 @@ CACHES = {
     "default": {
         "BACKEND": "django_redis.cache.RedisCache",
         "LOCATION": env("CACHE_URL", default="") or redis_sibling(REDIS_URL or "redis://127.0.0.1:1/0", database=2),
-        "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 1, "SOCKET_TIMEOUT": 1},
+        # What is cached may be lost: a cache that is away is an empty one, and says so in the log.
+        "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 1, "SOCKET_TIMEOUT": 1, "IGNORE_EXCEPTIONS": True},
     }
 }
+DJANGO_REDIS_LOG_IGNORED_EXCEPTIONS = True
 
 # -- Celery ---------------------------------------------------------------------------------------
 
@@ -266,7 +268,7 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["seize.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["seize.parsers.SmallJsonParser"],
     "EXCEPTION_HANDLER": "couponsite.problems.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
@@ -316,13 +318,17 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "filters": {"unexpected": {"()": "couponsite.logs.Unexpected"}},
+    "filters": {
+        "unexpected": {"()": "couponsite.logs.Unexpected"},
+        "one_line": {"()": "couponsite.logs.OneLine"},
+    },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env("LOG_LEVEL", default="INFO")},
     "loggers": {
         "flower": {"level": "ERROR"},
         "kombu.mixins": {"level": "WARNING"},
         "django.request": {"filters": ["unexpected"]},
+        "django_redis.cache": {"filters": ["one_line"]},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
     },
@@ -353,6 +359,11 @@ UNFOLD = {
                         "icon": "confirmation_number",
                         "link": reverse_lazy("admin:activities_coupon_changelist"),
                     },
+                    {
+                        "title": _("Redemptions"),
+                        "icon": "receipt_long",
+                        "link": reverse_lazy("admin:activities_redemption_changelist"),
+                    },
                 ],
             },
             {
@@ -377,8 +388,15 @@ UNFOLD = {
                 ],
             },
             {
-                "title": _("People"),
-                "items": [{"title": _("Users"), "icon": "group", "link": reverse_lazy("admin:auth_user_changelist")}],
+                "title": _("People and keys"),
+                "items": [
+                    {"title": _("Users"), "icon": "group", "link": reverse_lazy("admin:auth_user_changelist")},
+                    {
+                        "title": _("API keys"),
+                        "icon": "key",
+                        "link": reverse_lazy("admin:activities_apikey_changelist"),
+                    },
+                ],
             },
         ],
     },

@@ -5,6 +5,7 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+from activities.urls import service_urlpatterns
 from couponsite.health import livez, metrics, readyz
 from couponsite.views import HealthView, RefreshView, TokenView
 
@@ -22,6 +23,7 @@ urlpatterns = [
     path("market/consumer/", include("seize.urls")),
     path("market/consumer/", include("activities.urls")),
     path("market/consumer/", include("sync.urls")),
+    path("market/inner/", include(service_urlpatterns)),
 ]
 if settings.JWT_SIGNING_KEY:  # a site that only verifies another issuer's tokens has no log-in of its own
     urlpatterns += [

@@ -33,6 +33,24 @@ CATALOGUE: Mapping[str, tuple[HTTPStatus, Promise]] = {
         HTTPStatus.SERVICE_UNAVAILABLE,
         _("Your coupons cannot be looked up at the moment. Please try again shortly."),
     ),
+    "UNKNOWN_COUPON": (HTTPStatus.NOT_FOUND, _("This shopper has no such coupon.")),
+    "COUPON_PENDING": (HTTPStatus.CONFLICT, _("This coupon is on its way. It can be used in a moment.")),
+    "COUPON_EXPIRED": (HTTPStatus.CONFLICT, _("This coupon has expired.")),
+    "COUPON_VOIDED": (HTTPStatus.CONFLICT, _("This coupon was withdrawn.")),
+    "COUPON_REDEEMED": (HTTPStatus.CONFLICT, _("This coupon is used already.")),
+    "BELOW_MIN_SPEND": (HTTPStatus.CONFLICT, _("The order is below the minimum spend of this coupon.")),
+    "NO_DISCOUNT": (HTTPStatus.CONFLICT, _("This coupon would take nothing off this order.")),
+    "ORDER_ROLLED_BACK": (HTTPStatus.CONFLICT, _("This order gave the coupon back. Use another order id.")),
+    "ORDER_DIFFERS": (HTTPStatus.CONFLICT, _("This order redeemed the coupon with another amount.")),
+    "NOT_REDEEMED": (HTTPStatus.CONFLICT, _("This order has not redeemed this coupon.")),
+    "IDEMPOTENCY_IN_FLIGHT": (
+        HTTPStatus.CONFLICT,
+        _("The first request with this Idempotency-Key is still under way. Please try again shortly."),
+    ),
+    "IDEMPOTENCY_MISMATCH": (
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        _("This Idempotency-Key came with another request before."),
+    ),
     "INVALID_REQUEST": (HTTPStatus.BAD_REQUEST, _("The request is not valid.")),
     "UNAUTHENTICATED": (HTTPStatus.UNAUTHORIZED, _("Please log in.")),
     "FORBIDDEN": (HTTPStatus.FORBIDDEN, _("You may not do this.")),
@@ -68,7 +86,7 @@ class Problem:
         """
         body: dict[str, object] = {
             "type": f"urn:problem:{self.code.lower().replace('_', '-')}",
-            "title": title_of(self.code, language or get_language() or settings.LANGUAGE_CODE),
+            "title": title_now(self.code) if language is None else title_of(self.code, language),
             "status": self.status,
             "code": self.code,
             "instance": instance,
@@ -77,6 +95,11 @@ class Problem:
             body["detail"] = self.detail
         body.update(self.members)
         return body
+
+
+def title_now(code: str) -> str:
+    """A problem's title in the active language."""
+    return title_of(code, get_language() or settings.LANGUAGE_CODE)
 
 
 @functools.cache

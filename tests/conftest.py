@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 from django.conf import settings as django_settings
+from django.core.cache import cache
+from django.core.signals import setting_changed
 from redis.cluster import ClusterNode, RedisCluster
 from rest_framework.test import APIClient
 from services import Valkey, port_pick, wait_until
@@ -151,12 +153,16 @@ def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
     django_settings.REDIS_URL = request.getfixturevalue(request.config.getoption("server")).url
     django_settings.CELERY_BROKER_URL = broker
     celery_app.conf.broker_url = broker
+    default = {**django_settings.CACHES["default"], "LOCATION": valkey.url.removesuffix("/0") + "/2"}
+    django_settings.CACHES = {"default": default}
+    setting_changed.send(sender=None, setting="CACHES", value=django_settings.CACHES, enter=True)
     django_settings.LIST_CACHE_S = 0.0  # tests change and look at once; those of the cache set it
 
 
 @pytest.fixture(autouse=True)
 def _empty_redis(raw: redis.Redis) -> None:
     raw.flushall()
+    cache.clear()  # which lies on another server than the one for seizing when that is a cluster
 
 
 @pytest.fixture

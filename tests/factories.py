@@ -1,13 +1,16 @@
 """Activities as tests need them: saved drafts, or on offer in the ledger and in Redis."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import factory
 from django.utils import timezone
 
 from activities import services
-from activities.models import Activity
+from activities.admission import unix_ms
+from activities.coupons import coupon_of
+from activities.models import Activity, Coupon
+from seize.claims import Claim
 from seize.keys import shard_of
 from sync.comparison import ledger_compare
 from sync.drain import DrainResult, queue_drain
@@ -49,6 +52,18 @@ def shards_declare_loaded() -> None:
     """Compare until every shard is declared loaded, as the dispatcher does each second."""
     for _round in range(3):
         ledger_compare(rebuild=lambda activity_id: activity_rebuild(activity_id=activity_id))
+
+
+def issued(
+    activity: Activity, *, user_id: int = 7, seq: int = 1, seized_at: datetime | None = None, **fields: object
+) -> Coupon:
+    """A coupon's row as the drain would have written it, with ``fields`` set otherwise."""
+    claim = Claim(activity.pk, user_id, seq, unix_ms(seized_at or timezone.now()), activity.uid)
+    coupon = coupon_of(claim, activity)
+    for name, value in fields.items():
+        setattr(coupon, name, value)
+    coupon.save()
+    return coupon
 
 
 def drain(activity: Activity, *, batch_size: int = 500) -> DrainResult:

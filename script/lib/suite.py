@@ -47,6 +47,17 @@ def luacheck_command() -> tuple[list[str], dict[str, str]]:
     return [str(lua), str(script)], lua_environment(unpacked, version=lua.name.removeprefix("lua"))
 
 
+def curl_find() -> None:
+    """See that curl is here, by which the README's walk runs as written.
+
+    :raises SystemExit: code 2, with the line that says what to install.
+    """
+    if shutil.which("curl") is None and debian.can_install():
+        debian.install("curl", purpose="to run the README's walk")
+    if shutil.which("curl") is None:
+        fail("curl is missing: Debian: as root 'apt-get install curl'.")
+
+
 def lua_environment(unpacked: Path, *, version: str) -> dict[str, str]:
     """Where an unpacked Lua of this version finds its modules and libraries."""
     share = unpacked / "usr/share/lua" / version
@@ -60,6 +71,7 @@ def lua_environment(unpacked: Path, *, version: str) -> dict[str, str]:
 
 def checks_run(env: dict[str, str]) -> bool:
     """Run every linter and contract; True when all are clean."""
+    curl_find()
     luacheck, lua_env = luacheck_command()
     commands = [(name, [program(command[0]), *command[1:]], {}) for name, command in CHECKS]
     commands.append(

@@ -1,22 +1,27 @@
 """The back office: buttons that are legal, questions before changes, reasons when refused, a read-only ledger."""
 
 import dataclasses
+import re
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.urls import reverse
 from django.utils import timezone
 
-from activities import services
+from activities import checkout, services
+from activities.api_keys import api_key_verify
 from activities.changes import CHANGES
 from activities.contention import ContentionLost
-from activities.models import Activity, Coupon
+from activities.models import Activity, ApiKey, Coupon, Redemption
 from seize.queue import Entry
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
 from sync.models import DeadLetter
-from tests.factories import DraftFactory, drain, offer
+from tests.factories import DraftFactory, drain, issued, offer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIST = reverse("admin:activities_activity_changelist")
@@ -52,6 +57,7 @@ def form_of(activity: Activity, **changes: str) -> dict[str, str]:
         "amount_off": str(activity.amount_off),
         "pay_percent": "",
         "max_off": "",
+        "min_payable": str(activity.min_payable),
         "valid_days": str(activity.valid_days),
         "valid_until_0": "",
         "valid_until_1": "",
@@ -260,8 +266,6 @@ def test_coupons_and_dead_letters_are_read_only(staff):
 
 def test_people_without_permission_get_no_buttons_and_no_changes(client):
     user = get_user_model().objects.create_user("viewer", password="x", is_staff=True)
-    from django.contrib.auth.models import Permission
-
     user.user_permissions.add(Permission.objects.get(codename="view_activity"))
     client.force_login(user)
     activity = offer()
@@ -335,9 +339,8 @@ def test_l15_coupons_are_filtered_by_the_status_that_is_shown(staff):
         ],
         start=1,
     ):
-        Coupon.objects.create(
-            activity=activity, user_id=number, seq=1, seized_at=now, expires_at=expires_at, status=status, amount_off=20
-        )
+        redeemed = {"order_id": "A", "redeemed_at": now, "uses": 1} if status == "REDEEMED" else {}
+        issued(activity, user_id=number, seized_at=now, expires_at=expires_at, status=status, **redeemed)
     for value, users in {"UNUSED": {1}, "EXPIRED": {2, 3}, "REDEEMED": {4}, "VOIDED": {5, 6}}.items():
         found = staff.get("/admin/activities/coupon/", {"effective": value}).context["cl"].result_list
         assert {coupon.user_id for coupon in found} == users
@@ -363,8 +366,6 @@ def test_dead_letter_is_decided_by_button_with_a_reason_and_by_whom(staff, butto
 
 def test_dead_letter_is_not_decided_without_the_permission(client):
     user = get_user_model().objects.create_user("viewer", password="x", is_staff=True)
-    from django.contrib.auth.models import Permission
-
     user.user_permissions.add(Permission.objects.get(codename="view_deadletter"))
     client.force_login(user)
     DeadLetter.of(Entry("garbage", "x"), reason="MALFORMED").save()
@@ -372,3 +373,130 @@ def test_dead_letter_is_not_decided_without_the_permission(client):
     assert client.post(f"/admin/sync/deadletter/{letter.pk}/discard/", {"reason": "x"}).status_code == 403
     letter.refresh_from_db()
     assert letter.state == "WAITING"
+
+
+# -- Redemptions and keys ----------------------------------------------------------------------------------
+
+
+def redeemed_coupon() -> Coupon:
+    coupon = issued(DraftFactory(status="ACTIVE"))
+    checkout.coupon_redeem(
+        coupon_id=coupon.pk, user_id=7, order_id="A", order_amount=Decimal(199), made_by="x", now=timezone.now()
+    )
+    return coupon
+
+
+def test_p13_operator_gives_a_coupon_back_with_a_reason_and_the_ledger_says_who(staff):
+    coupon = redeemed_coupon()
+    page, url = f"/admin/activities/coupon/{coupon.pk}/change/", f"/admin/activities/coupon/{coupon.pk}/roll-back/"
+    assert f'href="{url}"' in staff.get(page).content.decode()
+    assert "reason" in staff.post(url, {"reason": " "}).context["form"].errors
+    assert Coupon.objects.get().status == "REDEEMED"
+    staff.post(url, {"reason": "shopper called", "order_id": "A"})
+    coupon.refresh_from_db()
+    entry = Redemption.objects.get(entry="ROLL_BACK")
+    assert (coupon.status, entry.made_by, entry.reason, entry.order_id) == ("UNUSED", "boss", "shopper called", "A")
+    assert f'href="{url}"' not in staff.get(page).content.decode()
+
+
+def test_roll_back_of_a_page_opened_before_another_order_does_not_take_its_coupon(staff):
+    """The page names the order that it is about."""
+    coupon = redeemed_coupon()
+    url = f"/admin/activities/coupon/{coupon.pk}/roll-back/"
+    asked = staff.get(url)
+    assert 'name="order_id" value="A"' in asked.content.decode()
+    now = timezone.now()
+    checkout.coupon_roll_back(coupon_id=coupon.pk, order_id="A", reason="x", made_by="x", now=now)
+    checkout.coupon_redeem(
+        coupon_id=coupon.pk, user_id=7, order_id="B", order_amount=Decimal(199), made_by="x", now=now
+    )
+    staff.post(url, {"reason": "shopper called", "order_id": "A"})
+    coupon.refresh_from_db()
+    assert (coupon.status, coupon.order_id, Redemption.objects.count()) == ("REDEEMED", "B", 3)
+
+
+def test_roll_back_needs_its_permission(client):
+    coupon = redeemed_coupon()
+    user = get_user_model().objects.create_user("viewer", password="x", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_coupon"))
+    client.force_login(user)
+    url = f"/admin/activities/coupon/{coupon.pk}/roll-back/"
+    assert f'href="{url}"' not in client.get(f"/admin/activities/coupon/{coupon.pk}/change/").content.decode()
+    assert client.post(url, {"reason": "x"}).status_code == 403
+    user.user_permissions.add(Permission.objects.get(codename="roll_back_coupon"))
+    assert client.post(url, {"reason": "x", "order_id": "A"}).status_code == 302
+    assert Coupon.objects.get().status == "UNUSED"
+
+
+def test_ledger_of_redemptions_is_looked_up_and_edited_by_nobody(staff):
+    redeemed_coupon()
+    entry = Redemption.objects.get()
+    for query in ("A", "7", str(entry.coupon_id)):
+        found = staff.get("/admin/activities/redemption/", {"q": query}).context["cl"].result_list
+        assert [row.pk for row in found] == [entry.pk]
+    page = f"/admin/activities/redemption/{entry.pk}/"
+    assert staff.get(f"{page}change/").status_code == 200
+    assert staff.post(f"{page}change/", {"discount": "1.00"}).status_code == 403
+    assert staff.post(f"{page}delete/", {"post": "yes"}).status_code == 403
+    assert staff.get("/admin/activities/redemption/add/").status_code == 403
+    assert Redemption.objects.get().discount == Decimal("20.00")
+
+
+class TestApiKeys:
+    def make(self, staff, **fields: object):
+        return staff.post("/admin/activities/apikey/add/", {"name": "checkout", "scopes": ["read"], **fields})
+
+    def test_key_is_shown_once_and_opens_its_routes(self, staff):
+        made = self.make(staff, scopes=["read", "redeem"])
+        [text] = re.findall(r"csk_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", made.content.decode())
+        assert "no-store" in made["Cache-Control"]
+        key = api_key_verify(text=text, now=timezone.now())
+        assert (key.name, key.scopes, key.created_by) == ("checkout", ["read", "redeem"], "boss")
+        secret = text.split("_", 2)[2]
+        for page in ("/admin/activities/apikey/", f"/admin/activities/apikey/{key.pk}/change/", "/admin/"):
+            shown = staff.get(page).content.decode()
+            assert secret not in shown
+            assert key.hashed not in shown
+        assert not LogEntry.objects.filter(change_message__contains=secret).exists()
+        assert LogEntry.objects.filter(object_repr="checkout").count() == 1
+
+    @pytest.mark.parametrize("fields", [{"name": ""}, {"scopes": []}, {"scopes": ["all"]}, {"name": "taken"}])
+    def test_key_that_cannot_be_made_says_why(self, staff, fields):
+        self.make(staff, name="taken")
+        response = self.make(staff, **fields)
+        assert response.context["form"].errors
+        assert "csk_" not in response.content.decode()
+        assert ApiKey.objects.count() == 1
+
+    def test_key_is_revoked_by_a_button_that_asks(self, staff):
+        self.make(staff)
+        key = ApiKey.objects.get()
+        url = f"/admin/activities/apikey/{key.pk}/revoke/"
+        assert f'href="{url}"' in staff.get(f"/admin/activities/apikey/{key.pk}/change/").content.decode()
+        assert staff.get(url).status_code == 200
+        key.refresh_from_db()
+        assert key.revoked_at is None
+        staff.post(url)
+        key.refresh_from_db()
+        assert (key.revoked_by, key.revoked_at is not None) == ("boss", True)
+        again = staff.post(url, follow=True)
+        assert "revoked already" in messages_of(again)[-1]
+
+    def test_key_is_neither_edited_nor_deleted(self, staff):
+        self.make(staff)
+        key = ApiKey.objects.get()
+        staff.post(f"/admin/activities/apikey/{key.pk}/change/", {"name": "other", "scopes": ["redeem"]})
+        assert staff.post(f"/admin/activities/apikey/{key.pk}/delete/", {"post": "yes"}).status_code == 403
+        assert ApiKey.objects.filter(pk=key.pk).values("name", "scopes").get() == {
+            "name": "checkout", "scopes": ["read"],
+        }  # fmt: skip
+
+    def test_viewer_may_neither_make_nor_revoke(self, client, staff):
+        self.make(staff)
+        key = ApiKey.objects.get()
+        user = get_user_model().objects.create_user("viewer", password="x", is_staff=True)
+        user.user_permissions.add(Permission.objects.get(codename="view_apikey"))
+        client.force_login(user)
+        assert self.make(client, name="mine").status_code == 403
+        assert client.post(f"/admin/activities/apikey/{key.pk}/revoke/").status_code == 403
+        assert ApiKey.objects.filter(revoked_at=None).count() == 1

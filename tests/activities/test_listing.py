@@ -39,8 +39,8 @@ class TestList:
         activity = offer(name="满100减20", stock_total=1000, **percent_terms())
         [element] = api.get(URL).json()["results"]
         assert list(element) == [
-            "id", "name", "kind", "min_spend", "amount_off", "pay_percent", "max_off", "status", "starts_at",
-            "ends_at", "stock_total", "stock_left", "per_user_limit",
+            "id", "name", "kind", "min_spend", "amount_off", "pay_percent", "max_off", "min_payable", "status",
+            "starts_at", "ends_at", "stock_total", "stock_left", "per_user_limit",
         ]  # fmt: skip
         assert element["id"] == str(activity.pk)
         assert element["name"] == "满100减20"

@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 from django.db import OperationalError, transaction
@@ -10,6 +9,7 @@ from django.utils import timezone
 
 from activities import admission, services
 from activities.contention import ContentionLost
+from activities.expiry import coupons_expire
 from activities.models import STOCK_MAX, Activity, Coupon
 from activities.services import ActivityRefused
 from activities.statuses import CouponStatus
@@ -141,7 +141,7 @@ def test_l12_void_closes_at_once_and_coupons_are_void_before_any_job_ran(shopper
     assert press(activity, 99).refusal is Refusal.VOIDED
     [coupon] = shopper_api(1).get("/market/consumer/coupon/my").json()["results"]
     assert coupon["status"] == "voided"
-    assert services.coupons_expire(now=timezone.now()) == {"expired": 0, "voided": 10}
+    assert coupons_expire(now=timezone.now()) == {"expired": 0, "voided": 10}
     assert set(Coupon.objects.values_list("status", flat=True)) == {CouponStatus.VOIDED}
     activity.refresh_from_db()
     assert activity.void_reason == "wrong price"
@@ -235,18 +235,3 @@ def test_s22_stored_statuses_follow_the_clock():
     assert services.statuses_refresh(now=now) == {"ended": 0, "started": 0}
     stored = dict(Activity.objects.values_list("id", "status"))
     assert stored == {started.pk: "ACTIVE", waiting.pk: "PENDING", voided.pk: "VOIDED"} | {a.pk: "ENDED" for a in over}
-
-
-def test_s34_overdue_coupons_expire_in_chunks_and_others_stay(monkeypatch):
-    monkeypatch.setattr(services, "EXPIRY_CHUNK", 3)
-    activity, now = DraftFactory(status="ACTIVE"), timezone.now()
-    for user_id in range(1, 9):
-        Coupon.objects.create(
-            activity=activity, user_id=user_id, seq=1, seized_at=now - HOUR, amount_off=Decimal(20),
-            expires_at=now if user_id < 8 else now + timedelta(milliseconds=1),
-            status="REDEEMED" if user_id == 1 else "UNUSED",
-        )  # fmt: skip
-    assert services.coupons_expire(now=now) == {"expired": 6, "voided": 0}
-    assert services.coupons_expire(now=now) == {"expired": 0, "voided": 0}
-    statuses = dict(Coupon.objects.values_list("user_id", "status"))
-    assert statuses == {1: "REDEEMED", 8: "UNUSED", **dict.fromkeys(range(2, 8), "EXPIRED")}

@@ -10,7 +10,7 @@ from activities import services, wallet
 from activities.models import Activity, Coupon
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
-from tests.factories import DraftFactory, drain, offer
+from tests.factories import DraftFactory, drain, issued, offer
 
 URL = "/market/consumer/coupon/my"
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -141,3 +141,100 @@ def test_l11_validity_counts_from_seizing_however_late_the_drain(monkeypatch):
     coupon = Coupon.objects.get()
     assert int(coupon.seized_at.timestamp() * 1000) == won.seized_ms
     assert coupon.expires_at - coupon.seized_at == timedelta(hours=72)
+
+
+# -- By status ---------------------------------------------------------------------------------------------
+
+
+def seqs(response) -> list[int]:
+    return [coupon["seq"] for coupon in response.json()["results"]]
+
+
+def test_status_filter_shows_what_each_coupon_counts_as_at_this_instant(shopper_api, monkeypatch):
+    now = timezone.now()
+    monkeypatch.setattr("activities.views.server_time", lambda: now)
+    on, void = DraftFactory(status="ACTIVE", per_user_limit=9), DraftFactory(status="VOIDED", per_user_limit=9)
+    issued(on, seq=1)
+    issued(on, seq=2, expires_at=now + timedelta(milliseconds=1))
+    issued(on, seq=3, expires_at=now)  # the end is exclusive
+    issued(on, seq=4, status="EXPIRED", expires_at=now)
+    issued(on, seq=5, status="REDEEMED", order_id="A", redeemed_at=now, uses=1, expires_at=now)
+    issued(void, seq=6)
+    issued(void, seq=7, status="VOIDED")
+    client = shopper_api(7)
+    expected = {"unused": [2, 1], "expired": [4, 3], "redeemed": [5], "voided": [7, 6]}
+    for status, wanted in expected.items():
+        response = client.get(URL, {"status": status})
+        assert seqs(response) == wanted
+        assert {coupon["status"] for coupon in response.json()["results"]} == {status}
+    assert seqs(client.get(URL)) == [7, 6, 5, 4, 3, 2, 1]
+
+
+def test_pending_claims_come_first_under_the_status_that_they_have(shopper_api):
+    activity, withdrawn = offer(per_user_limit=2), offer()
+    issued(activity, seq=2)
+    press(activity)
+    press(withdrawn)
+    services.activity_void(activity_id=withdrawn.pk, reason="x", now=timezone.now())
+    client = shopper_api(7)
+    unused = client.get(URL, {"status": "unused"}).json()["results"]
+    assert [(coupon["seq"], coupon["state"]) for coupon in unused] == [(1, "pending"), (2, "issued")]
+    voided = client.get(URL, {"status": "voided"}).json()["results"]
+    assert [(coupon["activity_id"], coupon["state"]) for coupon in voided] == [(str(withdrawn.pk), "pending")]
+    assert client.get(URL, {"status": "redeemed"}).json()["results"] == []
+
+
+def test_l21_pages_of_one_status_repeat_nothing_and_miss_nothing(shopper_api):
+    activity = DraftFactory(status="ACTIVE", per_user_limit=100)
+    for seq in range(1, 61):
+        used = {"status": "REDEEMED", "order_id": "A", "redeemed_at": timezone.now(), "uses": 1} if seq % 2 else {}
+        issued(activity, seq=seq, **used)
+    client, seen, cursor = shopper_api(7), [], None
+    for _page in range(2):
+        body = client.get(URL, {"status": "unused", **({"cursor": cursor} if cursor else {})}).json()
+        seen += [coupon["seq"] for coupon in body["results"]]
+        cursor = body["next_cursor"]
+    assert (seen, cursor) == (list(range(60, 0, -2)), None)
+
+
+@pytest.mark.parametrize("status", ["", "UNUSED", "used", "unused,expired"])
+def test_status_that_is_none_is_refused_with_those_that_are(shopper_api, status):
+    response = shopper_api(7).get(URL, {"status": status})
+    assert response.status_code == 400
+    assert response.json()["detail"] == "'status' must be one of unused, redeemed, expired, voided."
+
+
+# -- One coupon --------------------------------------------------------------------------------------------
+
+
+def test_one_coupon_has_its_rules_and_when_it_was_used(shopper_api, django_assert_num_queries):
+    now = timezone.now()
+    activity = DraftFactory(status="ACTIVE", rules_text="Not for gift cards.")
+    coupon = issued(activity, status="REDEEMED", order_id="A", redeemed_at=now, uses=1)
+    client = shopper_api(7)
+    with django_assert_num_queries(1):
+        body = client.get(f"/market/consumer/coupon/{coupon.pk}").json()
+    [listed] = client.get(URL).json()["results"]
+    assert {**listed, "rules_text": "Not for gift cards.", "server_time": body["server_time"]} == body
+    assert (body["status"], body["redeemed_at"][:19]) == ("redeemed", now.isoformat()[:19])
+    assert "order_id" not in body
+
+
+@pytest.mark.parametrize("name", ["0", "007", "x", "9" * 30, "1.0", "-1", "%00"])
+def test_coupon_that_is_none_is_not_found(shopper_api, name):
+    assert shopper_api(7).get(f"/market/consumer/coupon/{name}").status_code == 404
+
+
+def test_p17_coupon_of_another_shopper_is_not_found(api, shopper_api):
+    coupon = issued(DraftFactory(status="ACTIVE"), user_id=8)
+    url = f"/market/consumer/coupon/{coupon.pk}"
+    assert shopper_api(8).get(url).status_code == 200
+    refused = shopper_api(7).get(url)
+    assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
+    assert api.get(url).status_code == 401
+
+
+def test_one_coupon_can_be_seen_while_redis_is_away(shopper_api, settings):
+    coupon = issued(DraftFactory(status="ACTIVE"))
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert shopper_api(7).get(f"/market/consumer/coupon/{coupon.pk}").status_code == 200

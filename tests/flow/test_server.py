@@ -130,6 +130,21 @@ class TestServer:
         )  # fmt: skip
         assert counted.stdout.strip() == "1"
 
+    def test_walk_of_the_readme_runs_as_written_from_the_button_to_the_refund_and_back(self, server):
+        readme = (ROOT / "README.md").read_text().split("## The API for checkout")[1]
+        walk = re.search(r"```sh\n(.*?)```", readme, re.DOTALL)[1].replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
+        done = subprocess.run(["sh", "-eu", "-c", walk], cwd=ROOT, env=server.env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        won, available, redeemed, rolled_back, again = [json.loads(line) for line in done.stdout.splitlines()]
+        assert (won["code"], won["seq"]) == ("SEIZED", 1)
+        [usable] = available["usable"]
+        assert (usable["discount"], usable["payable"]) == ("20.00", "179.00")
+        assert [answer["code"] for answer in (redeemed, rolled_back, again)] == ["REDEEMED", "ROLLED_BACK", "REDEEMED"]
+        assert {answer["coupon_id"] for answer in (redeemed, rolled_back, again)} == {usable["id"]}
+        assert rolled_back["status"] == "unused"
+        assert (redeemed["payable"], again["payable"]) == ("179.00", "179.00")
+        assert redeemed["order_id"] == rolled_back["order_id"] != again["order_id"]
+
     def test_demo_activities_are_all_there(self, server):
         results = server.get("/market/consumer/activity/list")["results"]
         shown = [(result["status"], result["per_user_limit"]) for result in results]

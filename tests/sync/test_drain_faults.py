@@ -8,6 +8,7 @@ from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from activities import services
+from activities.expiry import coupons_expire
 from activities.models import Activity, Coupon
 from seize import queue, store
 from seize.keys import shard_of
@@ -122,7 +123,7 @@ def test_p19_two_drains_void_and_expiry_at_once_neither_deadlock_nor_lose():
 
     def expire() -> None:
         for _ in range(10):
-            services.coupons_expire(now=timezone.now() + timedelta(days=30))
+            coupons_expire(now=timezone.now() + timedelta(days=30))
 
     threads = [thread_start(work, faults) for work in (batches, batches, void, expire)]
     for thread in threads:
@@ -130,7 +131,7 @@ def test_p19_two_drains_void_and_expiry_at_once_neither_deadlock_nor_lose():
     assert faults == []
     while waiting(activity):
         drain(activity)
-    services.coupons_expire(now=timezone.now() + timedelta(days=30))
+    coupons_expire(now=timezone.now() + timedelta(days=30))
     assert issued(activity) == Coupon.objects.count() == 400
     assert activity.status == "VOIDED"
     assert Coupon.objects.filter(status="UNUSED").count() == 0

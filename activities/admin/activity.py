@@ -1,4 +1,4 @@
-"""Back office: activities with a button per legal change, coupons to read. Rules live in services."""
+"""Activities, with a button for each legal change. Rules live in services."""
 
 from typing import Any
 
@@ -18,10 +18,9 @@ from activities import services
 from activities.admission import STORE_FAULTS, desk_now
 from activities.changes import CHANGES
 from activities.confirmation import confirmation_button, confirmation_view
-from activities.models import Activity, Coupon
-from activities.querysets import ActivityQuerySet, CouponQuerySet
-from activities.readonly import ReadOnlyAdmin
-from activities.statuses import CouponStatus, EffectiveStatus
+from activities.models import Activity
+from activities.querysets import ActivityQuerySet
+from activities.statuses import EffectiveStatus
 from seize import desk
 
 STATUS_COLOURS = {
@@ -30,14 +29,6 @@ STATUS_COLOURS = {
     EffectiveStatus.PAUSED: "warning",
     EffectiveStatus.VOIDED: "danger",
 }
-COUPON_COLOURS = {
-    CouponStatus.UNUSED: "success",
-    CouponStatus.REDEEMED: "info",
-    CouponStatus.VOIDED: "danger",
-}
-
-
-# -- Activities --------------------------------------------------------------------------------------
 
 
 class EffectiveStatusFilter(admin.SimpleListFilter):
@@ -122,7 +113,7 @@ class ActivityAdmin(ModelAdmin):
     actions_detail = ("publish", "pause", "resume", "add_stock", "change_end", "void")
     fieldsets = (
         (None, {"fields": ("name", "rules_text")}),
-        (_("Discount"), {"fields": ("kind", "min_spend", "amount_off", "pay_percent", "max_off")}),
+        (_("Discount"), {"fields": ("kind", "min_spend", "amount_off", "pay_percent", "max_off", "min_payable")}),
         (_("Seizing"), {"fields": ("starts_at", "ends_at", "stock_total", "per_user_limit")}),
         (_("Validity of coupons"), {"fields": ("valid_days", "valid_until")}),
     )
@@ -262,39 +253,3 @@ class ActivityAdmin(ModelAdmin):
     add_stock = confirmation_button("add_stock", CHANGES["add_stock"].label)
     change_end = confirmation_button("change_end", CHANGES["change_end"].label)
     void = confirmation_button("void", CHANGES["void"].label)
-
-
-# -- Coupons -----------------------------------------------------------------------------------------
-
-
-class EffectiveCouponFilter(admin.SimpleListFilter):
-    """Filter coupons by the status that holds now."""
-
-    title = _("status")
-    parameter_name = "effective"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
-        return [(status.value, str(status.label)) for status in CouponStatus]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Coupon]) -> QuerySet[Coupon]:
-        value = self.value()
-        if value not in CouponStatus.values:
-            return queryset
-        assert isinstance(queryset, CouponQuerySet)
-        return queryset.effective(value, now=timezone.now())
-
-
-@admin.register(Coupon)
-class CouponAdmin(ReadOnlyAdmin):
-    """Coupons to look up; nobody edits the ledger."""
-
-    list_display = ("id", "activity", "user_id", "seq", "show_status", "seized_at", "expires_at")
-    list_filter = (EffectiveCouponFilter, "kind")
-    search_fields = ("user_id__exact", "id__exact")
-    list_select_related = ("activity",)
-    list_per_page = 50
-
-    @display(description=_("status"), label=COUPON_COLOURS)
-    def show_status(self, obj: Coupon) -> tuple[str, str]:
-        effective = obj.effective_status(now=timezone.now())
-        return effective, str(effective.label)

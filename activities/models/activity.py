@@ -1,9 +1,7 @@
-"""The ledger: activities and the coupons that were given out."""
+"""An activity: what is on offer, when, and how much of it."""
 
 import secrets
 from datetime import datetime, timedelta
-from decimal import Decimal
-from typing import ClassVar
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -11,8 +9,9 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
-from activities.querysets import ActivityQuerySet, CouponQuerySet
-from activities.statuses import ActivityStatus, CouponStatus, EffectiveStatus, activity_status, coupon_status
+from activities.models.terms import DiscountTerms
+from activities.querysets import ActivityQuerySet
+from activities.statuses import ActivityStatus, EffectiveStatus, activity_status
 
 STOCK_MAX = 10_000_000
 PER_USER_MAX = 100
@@ -22,68 +21,6 @@ VALID_DAYS_MAX = 3650
 def uid_make() -> str:
     """A random name for an activity, never used again: tells claims of a reused id apart."""
     return secrets.token_hex(8)
-
-
-class DiscountTerms(models.Model):
-    """What a coupon is worth; an activity offers it, a coupon freezes it. Money in yuan."""
-
-    class Kind(models.TextChoices):
-        FIXED = "FIXED", _("Fixed amount")
-        PERCENT = "PERCENT", _("Percentage")
-
-    TERMS: ClassVar = ("kind", "min_spend", "amount_off", "pay_percent", "max_off")
-
-    kind = models.CharField(_("kind"), max_length=8, choices=Kind, default=Kind.FIXED)
-    min_spend = models.DecimalField(
-        _("minimum spend"),
-        max_digits=10,
-        decimal_places=2,
-        default=Decimal("0.00"),
-        validators=[MinValueValidator(Decimal("0.00"))],
-        help_text=_("Yuan; 0 = no minimum."),
-    )
-    amount_off = models.DecimalField(
-        _("amount off"),
-        max_digits=10,
-        decimal_places=2,
-        null=True,
-        blank=True,
-        validators=[MinValueValidator(Decimal("0.01"))],
-        help_text=_("Yuan; for a fixed amount."),
-    )
-    pay_percent = models.PositiveSmallIntegerField(
-        _("pay percent"),
-        null=True,
-        blank=True,
-        validators=[MinValueValidator(1), MaxValueValidator(99)],
-        help_text=_("80 = the shopper pays 80 %; for a percentage."),
-    )
-    max_off = models.DecimalField(
-        _("at most off"),
-        max_digits=10,
-        decimal_places=2,
-        null=True,
-        blank=True,
-        validators=[MinValueValidator(Decimal("0.01"))],
-        help_text=_("Yuan; optional cap of a percentage."),
-    )
-
-    class Meta:
-        abstract = True
-
-    @staticmethod
-    def constraints_for(model: str) -> list[models.CheckConstraint]:
-        """The database's own word on terms, named for ``model``.
-
-        A comparison with NULL is unknown, and a CHECK lets the unknown pass: hence each ``isnull``.
-        """
-        fixed = Q(kind="FIXED", amount_off__isnull=False, amount_off__gt=0, pay_percent=None, max_off=None)
-        percent = Q(kind="PERCENT", amount_off=None, pay_percent__isnull=False, pay_percent__gte=1, pay_percent__lte=99)
-        return [
-            models.CheckConstraint(name=f"{model}_kind_amount", condition=fixed | percent),
-            models.CheckConstraint(name=f"{model}_min_spend", condition=Q(min_spend__gte=0)),
-            models.CheckConstraint(name=f"{model}_max_off", condition=Q(max_off=None) | Q(max_off__gt=0)),
-        ]
 
 
 class Activity(DiscountTerms):
@@ -177,41 +114,3 @@ class Activity(DiscountTerms):
             return seized_at + timedelta(days=self.valid_days)
         assert self.valid_until is not None  # activity_one_validity
         return self.valid_until
-
-
-class Coupon(DiscountTerms):
-    """One shopper's coupon with the terms of the moment of seizing."""
-
-    Status = CouponStatus
-
-    activity = models.ForeignKey(Activity, models.PROTECT, related_name="coupons", verbose_name=_("activity"))
-    user_id = models.BigIntegerField(_("shopper"))
-    seq = models.PositiveIntegerField(_("seq"), help_text=_("Which of the shopper's coupons of this activity."))
-    status = models.CharField(_("status"), max_length=10, choices=CouponStatus, default=CouponStatus.UNUSED)
-    seized_at = models.DateTimeField(_("seized at"))
-    expires_at = models.DateTimeField(_("expires at"))
-
-    objects = CouponQuerySet.as_manager()
-
-    class Meta:
-        verbose_name = _("coupon")
-        verbose_name_plural = _("coupons")
-        ordering = ("-id",)
-        indexes = (
-            models.Index(fields=["user_id", "id"], name="coupon_wallet"),
-            models.Index(fields=["status", "expires_at"], name="coupon_expiry"),
-        )
-        constraints = (
-            *DiscountTerms.constraints_for("coupon"),
-            models.UniqueConstraint(fields=["activity", "user_id", "seq"], name="coupon_once"),
-            models.CheckConstraint(name="coupon_seq_positive", condition=Q(seq__gte=1)),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.activity_id}:{self.user_id}:{self.seq}"
-
-    def effective_status(self, *, now: datetime) -> CouponStatus:
-        """The status that holds at ``now``; reads the activity."""
-        return coupon_status(
-            status=self.status, activity_stored=self.activity.status, expires_at=self.expires_at, now=now
-        )

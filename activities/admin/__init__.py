@@ -1,0 +1,7 @@
+"""Back office of the activities app."""
+
+from activities.admin.activity import ActivityAdmin
+from activities.admin.api_key import ApiKeyAdmin
+from activities.admin.ledger import CouponAdmin, RedemptionAdmin
+
+__all__ = ["ActivityAdmin", "ApiKeyAdmin", "CouponAdmin", "RedemptionAdmin"]

@@ -1,0 +1,85 @@
+"""Keys by which other services call ``/market/inner/``: made, shown once, verified, revoked.
+
+A key is ``csk_<prefix>_<secret>``. The prefix finds the row; of the secret, 256 random bits, only SHA-256 is kept: what
+cannot be guessed needs no slow hash.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.core.exceptions import ValidationError
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+
+from activities.models import ApiKey
+
+USE_RECORDED_EVERY = timedelta(minutes=1)  # a write a request would cost more than the request
+_KEY = re.compile(r"csk_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+
+
+class ApiKeyRefused(Exception):
+    """The key cannot be made or revoked so; ``str()`` is the reason. Nothing was changed."""
+
+    def __init__(self, reason: str | Promise) -> None:
+        super().__init__(str(reason))
+
+
+class ApiKeyInvalid(Exception):
+    """Not a key, not one of ours, or revoked: the caller is nobody."""
+
+
+def api_key_make(*, name: str, scopes: Sequence[str], made_by: str) -> tuple[ApiKey, str]:
+    """Make a key; returns its row and the key itself, which nobody can show again.
+
+    :param scopes: of ``ApiKey.Scope``, at least one.
+    :raises ApiKeyRefused: a name that is empty, too long or taken, also by a revoked key; an unknown scope, or none.
+    """
+    if not scopes or not set(scopes) <= set(ApiKey.SCOPES):
+        raise ApiKeyRefused(_("Give at least one scope of: %(scopes)s.") % {"scopes": ", ".join(ApiKey.SCOPES)})
+    prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    key = ApiKey(
+        name=name.strip(),
+        prefix=prefix,
+        hashed=_hashed(secret),
+        scopes=sorted(set(scopes)),
+        created_by=made_by[:150],
+    )
+    try:
+        key.full_clean()
+    except ValidationError as error:
+        raise ApiKeyRefused(" ".join(error.messages)) from error
+    key.save()
+    return key, f"csk_{prefix}_{secret}"
+
+
+def api_key_revoke(*, key_id: int, revoked_by: str, now: datetime) -> ApiKey:
+    """From now on the key is nobody's. It stays in the list, and its name is not given again: the ledger has it.
+
+    :raises ApiKeyRefused: revoked already.
+    """
+    unrevoked = ApiKey.objects.filter(pk=key_id, revoked_at=None)
+    if not unrevoked.update(revoked_at=now, revoked_by=revoked_by[:150]):
+        raise ApiKeyRefused(_("This key is revoked already."))
+    return ApiKey.objects.get(pk=key_id)
+
+
+def api_key_verify(*, text: str, now: datetime) -> ApiKey:
+    """The row of a key that is good; notes its use, at most once a minute.
+
+    :raises ApiKeyInvalid: anything else.
+    """
+    found = _KEY.fullmatch(text)
+    key = ApiKey.objects.filter(prefix=found[1], revoked_at=None).first() if found else None
+    if found is None or key is None or not hmac.compare_digest(key.hashed, _hashed(found[2])):
+        raise ApiKeyInvalid
+    if key.last_used_at is None or now - key.last_used_at >= USE_RECORDED_EVERY:
+        ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
+    return key
+
+
+def _hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
