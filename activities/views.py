@@ -8,11 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from activities import shapes
 from activities.listing import TABS
 from activities.ready import CACHE_CONTROL, Ready, detail_ready, list_ready
 from activities.wallet import wallet_page
 from seize.authentication import shopper_id
-from seize.requests import RequestInvalid, id_parse
+from seize.requests import RequestInvalid, id_parse, query_parse
 from seize.services import server_time
 
 
@@ -22,8 +23,9 @@ class ActivityListView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
+    @shapes.LIST
     def get(self, request: Request) -> HttpResponseBase:
-        tab = request.query_params.get("tab")
+        tab = query_parse(request.query_params, allowed=("tab",)).get("tab")
         if tab is not None and tab not in TABS:
             raise RequestInvalid(f"'tab' must be one of {', '.join(TABS)}.")
         return _response(request, list_ready(tab=tab))
@@ -35,7 +37,9 @@ class ActivityDetailView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
+    @shapes.DETAIL
     def get(self, request: Request, activity_id: str) -> HttpResponseBase:
+        query_parse(request.query_params)
         known = id_parse(activity_id)
         ready = None if known is None else detail_ready(activity_id=known)
         if ready is None:
@@ -55,7 +59,8 @@ def _response(request: Request, ready: Ready) -> HttpResponseBase:
 class CouponMyView(APIView):
     """``GET /market/consumer/coupon/my?cursor=``: the caller's coupons, pending ones first."""
 
+    @shapes.MY
     def get(self, request: Request) -> Response:
-        cursor = request.query_params.get("cursor")
+        cursor = query_parse(request.query_params, allowed=("cursor",)).get("cursor")
         page = wallet_page(user_id=shopper_id(request), cursor=cursor, now=server_time())
         return Response(page, headers={"Cache-Control": "no-store"})
