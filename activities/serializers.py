@@ -21,8 +21,6 @@ class StrictSerializer(serializers.Serializer):
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and (unknown := sorted(set(data) - set(self.fields))):
             raise serializers.ValidationError({str(name)[:40]: [_("Unknown field.")] for name in unknown})
-        if hasattr(data, "lists") and (repeated := [name for name, values in data.lists() if len(values) > 1]):
-            raise serializers.ValidationError({name: [_("Give this once.")] for name in repeated})
         return super().to_internal_value(data)
 
 

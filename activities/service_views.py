@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from activities import checkout
+from activities import checkout_shapes as shapes
 from activities.admission import desk_now, unix_ms
 from activities.authentication import ApiKeyAuthentication, ScopeRequired, service_of
 from activities.discounts import Quote
@@ -17,6 +18,7 @@ from activities.models import ApiKey, Redemption
 from activities.serializers import AvailableQuery, QuoteRequest, RedeemRequest, RollBackRequest, StrictSerializer
 from activities.wallet import coupon_body
 from seize.problems import CONTENT_TYPE, Problem, title_now
+from seize.requests import query_parse
 from seize.responses import rfc3339
 
 NO_STORE = {"Cache-Control": "no-store"}
@@ -35,8 +37,10 @@ class CouponAvailableView(ServiceView):
 
     scope = ApiKey.Scope.READ
 
+    @shapes.AVAILABLE
     def get(self, request: Request) -> Response:
-        asked = _parsed(AvailableQuery, request.query_params).validated_data
+        query = query_parse(request.query_params, allowed=("user_id", "amount"))
+        asked = _parsed(AvailableQuery, query).validated_data
         now = desk_now()
         found = checkout.coupons_available(**asked, now=now)
         body = {
@@ -54,6 +58,7 @@ class CouponQuoteView(ServiceView):
 
     scope = ApiKey.Scope.READ
 
+    @shapes.QUOTE
     def post(self, request: Request) -> Response:
         asked = _parsed(QuoteRequest, request.data).validated_data
         quoted = checkout.coupon_quote(**asked, now=desk_now())
@@ -73,6 +78,7 @@ class CouponRedeemView(ServiceView):
 
     scope = ApiKey.Scope.REDEEM
 
+    @shapes.REDEEM
     def post(self, request: Request) -> Response:
         return _written(request, _parsed(RedeemRequest, request.data), checkout.coupon_redeem)
 
@@ -82,6 +88,7 @@ class CouponRollBackView(ServiceView):
 
     scope = ApiKey.Scope.REDEEM
 
+    @shapes.ROLL_BACK
     def post(self, request: Request) -> Response:
         return _written(request, _parsed(RollBackRequest, request.data), checkout.coupon_roll_back)
 

@@ -8,12 +8,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from activities import shapes
 from activities.admission import desk_now
 from activities.listing import TABS
 from activities.ready import CACHE_CONTROL, Ready, detail_ready, list_ready
 from activities.wallet import STATUSES, coupon_detail, wallet_page
 from seize.authentication import shopper_id
-from seize.requests import RequestInvalid, id_parse
+from seize.requests import RequestInvalid, id_parse, query_parse
 from seize.services import server_time
 
 
@@ -23,8 +24,9 @@ class ActivityListView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
+    @shapes.LIST
     def get(self, request: Request) -> HttpResponseBase:
-        tab = request.query_params.get("tab")
+        tab = query_parse(request.query_params, allowed=("tab",)).get("tab")
         if tab is not None and tab not in TABS:
             raise RequestInvalid(f"'tab' must be one of {', '.join(TABS)}.")
         return _response(request, list_ready(tab=tab))
@@ -36,7 +38,9 @@ class ActivityDetailView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
+    @shapes.DETAIL
     def get(self, request: Request, activity_id: str) -> HttpResponseBase:
+        query_parse(request.query_params)
         known = id_parse(activity_id)
         ready = None if known is None else detail_ready(activity_id=known)
         if ready is None:
@@ -56,8 +60,10 @@ def _response(request: Request, ready: Ready) -> HttpResponseBase:
 class CouponMyView(APIView):
     """``GET /market/consumer/coupon/my?status=&cursor=``: the caller's coupons, pending ones first."""
 
+    @shapes.MY
     def get(self, request: Request) -> Response:
-        status, cursor = request.query_params.get("status"), request.query_params.get("cursor")
+        asked = query_parse(request.query_params, allowed=("status", "cursor"))
+        status, cursor = asked.get("status"), asked.get("cursor")
         if status is not None and status not in STATUSES:
             raise RequestInvalid(f"'status' must be one of {', '.join(STATUSES)}.")
         page = wallet_page(user_id=shopper_id(request), status=status, cursor=cursor, now=server_time())
@@ -67,7 +73,9 @@ class CouponMyView(APIView):
 class CouponDetailView(APIView):
     """``GET /market/consumer/coupon/<id>``: one of the caller's coupons with its rules."""
 
+    @shapes.COUPON
     def get(self, request: Request, coupon_id: str) -> Response:
+        query_parse(request.query_params)
         known = id_parse(coupon_id)
         body = None if known is None else coupon_detail(user_id=shopper_id(request), coupon_id=known, now=desk_now())
         if body is None:

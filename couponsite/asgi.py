@@ -11,23 +11,21 @@ from collections import deque
 from collections.abc import MutableMapping
 from typing import Any
 
-import orjson
 from a2wsgi import WSGIMiddleware
 from django.conf import settings
-from django.core.wsgi import get_wsgi_application
 
 from activities.ready import ReadyShortcut
+from couponsite.requests import wsgi_application
 from couponsite.stopping import stopping_on_sigterm
 from seize.batching import Desk, Lanes
-from seize.fronts import Application, Front, Receive, Scope, Send, Shortcut, problem_headers
+from seize.fronts import Application, Front, Receive, Scope, Send, Shortcut, refusal
 from seize.gate import SeizeShortcut
 from seize.problems import Problem, problem_of_fault
-from seize.requests import request_id
 from seize.store import StoreBusy
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "couponsite.settings")
 
-django = get_wsgi_application()
+django = wsgi_application()
 
 
 PROBES = ("/livez", "/readyz", "/metrics")
@@ -53,7 +51,7 @@ class Bounded:
             await _serve(self.probes, scope, receive, send)
             return
         if self.running >= self.limit:
-            await _refuse(send, problem_of_fault(StoreBusy("every thread is busy")))
+            await _refuse(scope, send, problem_of_fault(StoreBusy("every thread is busy")))
             return
         self.running += 1
         try:
@@ -68,10 +66,10 @@ async def _serve(application: Application, scope: Scope, receive: Receive, send:
         async with asyncio.timeout(settings.WEB_BODY_TIMEOUT_S):
             messages = await _body_collect(receive)
     except TimeoutError:
-        await _refuse(send, Problem("REQUEST_TIMEOUT"))
+        await _refuse(scope, send, Problem("REQUEST_TIMEOUT"))
         return
     if messages is None:
-        await _refuse(send, Problem("TOO_LARGE"))
+        await _refuse(scope, send, Problem("TOO_LARGE"))
         return
 
     async def replay() -> MutableMapping[str, Any]:
@@ -94,9 +92,8 @@ async def _body_collect(receive: Receive) -> deque[MutableMapping[str, Any]] | N
             return messages
 
 
-async def _refuse(send: Send, problem: Problem) -> None:
-    body = orjson.dumps(problem.body(instance=request_id(""), language=settings.LANGUAGE_CODE))
-    headers = [*problem_headers(problem), (b"content-length", b"%d" % len(body))]
+async def _refuse(scope: Scope, send: Send, problem: Problem) -> None:
+    headers, body = refusal(problem, scope["headers"])
     if problem.code != "BUSY":
         headers.append((b"connection", b"close"))  # the rest of the body may still come
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})

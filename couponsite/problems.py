@@ -7,6 +7,8 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 from rest_framework import exceptions
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework_simplejwt.exceptions import TokenError
 
@@ -68,7 +70,11 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     problem = problem_of(error)
     if problem is None:
         return None
-    body = problem.body(instance=context["request"].META["REQUEST_ID"])
+    request: Request = context["request"]
+    if not isinstance(getattr(request, "accepted_renderer", None), JSONRenderer):
+        # A page's view, or nothing that is acceptable: a problem is JSON all the same.
+        request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
+    body = problem.body(instance=request.META["REQUEST_ID"])
     return Response(body, problem.status, headers=problem.headers, content_type=CONTENT_TYPE)
 
 
@@ -78,7 +84,7 @@ def _problem_response(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 
 def _is_api(request: HttpRequest) -> bool:
-    return request.path.startswith("/market/")
+    return f"{request.path}/".startswith("/market/")
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

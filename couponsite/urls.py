@@ -6,6 +6,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from activities.urls import service_urlpatterns
+from couponsite.docs import RedocView, SchemaView, SwaggerView
 from couponsite.health import livez, metrics, readyz
 from couponsite.views import HealthView, RefreshView, TokenView
 
@@ -20,6 +21,9 @@ urlpatterns = [
     path("metrics", metrics, name="metrics"),
     path("admin/sync/health/", admin.site.admin_view(HealthView.as_view()), name="sync-health"),
     path("admin/", admin.site.urls),
+    path("market/schema", SchemaView.as_view(), name="schema"),
+    path("market/docs/", SwaggerView.as_view(), name="docs"),
+    path("market/docs/redoc/", RedocView.as_view(), name="redoc"),
     path("market/consumer/", include("seize.urls")),
     path("market/consumer/", include("activities.urls")),
     path("market/consumer/", include("sync.urls")),

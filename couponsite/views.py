@@ -12,16 +12,29 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework_simplejwt.views import TokenObtainPairView, TokenRefreshView
 
+from couponsite.serializers import LogInSerializer, RefreshSerializer
+from couponsite.shapes import LOG_IN_OPERATION, REFRESH_OPERATION
 from sync.health import health_report
 
 
 class TokenView(TokenObtainPairView):
     """``POST /market/auth/token``: access and refresh token for a user name and password."""
 
+    serializer_class = LogInSerializer
+    www_authenticate_realm = "coupons"
+
+    @LOG_IN_OPERATION
+    def post(self, request: Request, *args: object, **kwargs: object) -> Response:
+        return super().post(request, *args, **kwargs)
+
 
 class RefreshView(TokenRefreshView):
     """``POST /market/auth/token/refresh``: a new access token."""
 
+    serializer_class = RefreshSerializer
+    www_authenticate_realm = "coupons"
+
+    @REFRESH_OPERATION
     def post(self, request: Request, *args: object, **kwargs: object) -> Response:
         try:
             return super().post(request, *args, **kwargs)

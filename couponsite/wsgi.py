@@ -2,11 +2,10 @@
 
 import os
 
-from django.core.wsgi import get_wsgi_application
-
+from couponsite.requests import wsgi_application
 from couponsite.stopping import stopping_on_sigterm
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "couponsite.settings")
 
-application = get_wsgi_application()
+application = wsgi_application()
 stopping_on_sigterm()

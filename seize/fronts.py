@@ -195,6 +195,25 @@ def problem_answer(request: PlainRequest, problem: Problem, *, allow: bytes) -> 
     )
 
 
+def refusal(problem: Problem, headers: Headers = ()) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Headers and body of a problem for a request that gets no further: too many, too slow, too long, or not HTTP.
+
+    :param headers: the request's, as far as they are known.
+    """
+    by_name = dict(headers)
+    language = _language_of(by_name.get(b"accept-language", b""))
+    instance = request_id(by_name.get(b"x-request-id", b"").decode("latin-1"))
+    body = orjson.dumps(problem.body(instance=instance, language=language))
+    own = [
+        (b"x-request-id", instance.encode()),
+        (b"content-length", b"%d" % len(body)),
+        (b"content-language", language.encode()),
+        (b"vary", b"Accept-Language"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    return [*problem_headers(problem), *own], body
+
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -11,11 +11,13 @@ from seize.problems import CONTENT_TYPE
 from seize.requests import BODY_MAX_BYTES, RequestTooLarge, seize_request_parse
 from seize.responses import refused_problem, won_response
 from seize.services import coupon_seize
+from seize.shapes import SEIZE
 
 
 class CouponSeizeView(APIView):
     """``POST /market/consumer/coupon/seize``: claim one coupon for the caller."""
 
+    @SEIZE
     def post(self, request: Request) -> Response:
         if (request.content_type or "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMediaType(request.content_type or "")
