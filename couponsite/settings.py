@@ -292,6 +292,8 @@ SPECTACULAR_SETTINGS = {
         "ClaimState": "sync.shapes.CLAIM_STATES",
         "DiscountKind": "activities.shapes.KINDS",
         "SeizedState": "seize.shapes.SEIZED_STATES",
+        "UnusableReason": "activities.checkout_shapes.UNUSABLE",
+        "RestoredStatus": "activities.checkout_shapes.RESTORED",
     },
     "ENUM_SUFFIX": "",
     "SORT_OPERATION_PARAMETERS": False,

@@ -67,6 +67,16 @@ class CouponAdmin(ReadOnlyAdmin):
     list_select_related = ("activity",)
     list_per_page = 50
     actions_detail = ("roll_back",)
+    fieldsets = (
+        (None, {"fields": ("activity", "user_id", "seq", "effective", "seized_at", "expires_at")}),
+        (_("Use"), {"fields": ("order_id", "redeemed_at", "uses")}),
+        (_("Discount"), {"fields": Coupon.TERMS}),
+    )
+    readonly_fields = ("effective",)
+
+    @display(description=_("status"))
+    def effective(self, obj: Coupon) -> str:
+        return str(obj.effective_status(now=timezone.now()).label)
 
     @display(description=_("status"), label=COUPON_COLOURS)
     def show_status(self, obj: Coupon) -> tuple[str, str]:
