@@ -141,3 +141,10 @@ def test_l11_validity_counts_from_seizing_however_late_the_drain(monkeypatch):
     coupon = Coupon.objects.get()
     assert int(coupon.seized_at.timestamp() * 1000) == won.seized_ms
     assert coupon.expires_at - coupon.seized_at == timedelta(hours=72)
+
+
+@pytest.mark.parametrize(("query", "named"), [("curser=c1", "'curser'"), ("cursor=c1&cursor=c2", "given once")])
+def test_unknown_or_repeated_parameter_is_refused_and_named(shopper_api, query, named):
+    response = shopper_api(7).get(f"{URL}?{query}")
+    assert (response.status_code, response.json()["code"]) == (400, "INVALID_REQUEST")
+    assert named in response.json()["detail"]
