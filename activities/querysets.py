@@ -1,5 +1,6 @@
 """Which activities and coupons a question is about."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,9 @@ class ActivityQuerySet(models.QuerySet["Activity"]):
         """Those whose holders and stock must be right in Redis: published and not yet settled."""
         return self.published().filter(settled_at=None)
 
-    def in_shard(self, shard: int) -> "ActivityQuerySet":
-        """Those whose keys lie in this shard."""
-        return self.annotate(shard=F("id") % SHARDS).filter(shard=shard)
+    def in_shards(self, shards: Collection[int]) -> "ActivityQuerySet":
+        """Those whose keys lie in these shards."""
+        return self.annotate(shard=F("id") % SHARDS).filter(shard__in=shards)
 
     def listed(self, *, now: datetime) -> "ActivityQuerySet":
         """Those for ``ACTIVITY:LIST``: running or starting within a month (S15), or over since a few days."""

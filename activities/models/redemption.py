@@ -1,12 +1,12 @@
 """The ledger of uses: an entry when an order redeems a coupon, another when it gives it back."""
 
-from typing import NoReturn
-
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Round
 from django.utils.translation import gettext_lazy as _
 
 from activities.models.activity import Activity
+from activities.models.append_only import AppendOnly, AppendOnlyQuerySet
 from activities.models.coupon import Coupon
 from activities.models.fields import AsciiField
 from activities.statuses import CouponStatus
@@ -14,16 +14,7 @@ from activities.statuses import CouponStatus
 ORDER_ID_MAX = 64
 
 
-class AppendOnlyQuerySet(models.QuerySet["Redemption"]):
-    """Rows that are written once: what was entered is corrected by another entry."""
-
-    def _refuse(self, *_arguments: object, **_named: object) -> NoReturn:
-        raise TypeError("entries of the ledger are neither changed nor deleted: enter a roll-back")
-
-    update = _update = bulk_update = delete = _raw_delete = _refuse
-
-
-class Redemption(models.Model):
+class Redemption(AppendOnly):
     """One entry. ``turn`` says which use of the coupon it belongs to: 1, 2, …; money in yuan.
 
     The unique constraints are the last word on "one live redemption a coupon": a turn is entered and
@@ -35,7 +26,16 @@ class Redemption(models.Model):
         ROLL_BACK = "ROLL_BACK", _("Rolled back")
 
     coupon = models.ForeignKey(Coupon, models.PROTECT, related_name="redemptions", verbose_name=_("coupon"))
-    activity = models.ForeignKey(Activity, models.PROTECT, related_name="redemptions", verbose_name=_("activity"))
+    # Without the database's own check: that would lock the activity's row, and checkout would wait on every drain. The
+    # coupon's foreign key vouches for the activity.
+    activity = models.ForeignKey(
+        Activity,
+        models.PROTECT,
+        related_name="redemptions",
+        verbose_name=_("activity"),
+        db_constraint=False,
+        db_index=False,
+    )
     user_id = models.BigIntegerField(_("shopper"))
     entry = models.CharField(_("entry"), max_length=10, choices=Entry)
     turn = models.PositiveIntegerField(_("turn"), help_text=_("Which use of the coupon: 1, 2, …"))
@@ -65,7 +65,8 @@ class Redemption(models.Model):
             models.UniqueConstraint(fields=["coupon", "order_id", "entry"], name="redemption_once_an_order"),
             models.CheckConstraint(
                 name="redemption_adds_up",
-                condition=Q(discount__gt=0, payable__gte=0, order_amount=F("discount") + F("payable")),
+                # SQLite keeps decimals as binary fractions: a sum is only right to the cent.
+                condition=Q(discount__gt=0, payable__gte=0, order_amount=Round(F("discount") + F("payable"), 2)),
             ),
             models.CheckConstraint(
                 name="redemption_restored",
