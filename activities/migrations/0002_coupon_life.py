@@ -89,6 +89,10 @@ class Migration(migrations.Migration):
             field=models.PositiveIntegerField(db_default=0, default=0, help_text='Redemptions so far, rolled back ones too.', verbose_name='uses'),
         ),
         migrations.AddIndex(
+            model_name='activity',
+            index=models.Index(fields=['settled_at'], name='activity_settled'),
+        ),
+        migrations.AddIndex(
             model_name='coupon',
             index=models.Index(fields=['status', 'activity'], name='coupon_status_activity'),
         ),
@@ -125,6 +129,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='redemption',
             index=models.Index(fields=['activity', 'entry'], name='redemption_activity'),
+        ),
+        migrations.AddIndex(
+            model_name='redemption',
+            index=models.Index(fields=['entry', 'id'], name='redemption_entry'),
         ),
         migrations.AddConstraint(
             model_name='redemption',

@@ -43,8 +43,8 @@ class Coupon(DiscountTerms):
         indexes = (
             models.Index(fields=["user_id", "id"], name="coupon_wallet"),
             models.Index(fields=["status", "expires_at"], name="coupon_expiry"),
-            # The status first: an index that begins with the activity may be the one by which its foreign key is checked,
-            # and then each change of a status locks the activity's row and waits on drains.
+            # The status first: by an index that begins with the activity its foreign key may be checked, and then each
+            # change of a status locks the activity's row and waits on drains.
             models.Index(fields=["status", "activity"], name="coupon_status_activity"),
         )
         constraints = (

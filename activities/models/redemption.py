@@ -59,6 +59,7 @@ class Redemption(AppendOnly):
             models.Index(fields=["order_id"], name="redemption_order"),
             models.Index(fields=["user_id", "id"], name="redemption_shopper"),
             models.Index(fields=["activity", "entry"], name="redemption_activity"),
+            models.Index(fields=["entry", "id"], name="redemption_entry"),
         )
         constraints = (
             models.UniqueConstraint(fields=["coupon", "turn", "entry"], name="redemption_once_a_turn"),
