@@ -1,18 +1,16 @@
 """Tables whose rows are written once: an error is corrected by another row."""
 
 from collections.abc import Iterable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from django.db import models
-
-Row_co = TypeVar("Row_co", bound=models.Model, covariant=True)
 
 
 def _refuse(*_arguments: object, **_named: object) -> NoReturn:
     raise TypeError("rows of this table are neither changed nor deleted: write another one")
 
 
-class AppendOnlyQuerySet(models.QuerySet[Row_co]):
+class AppendOnlyQuerySet(models.QuerySet[Any]):
     """Refuses whatever would change or delete a row."""
 
     update = _update = bulk_update = delete = _raw_delete = _refuse

@@ -14,6 +14,10 @@ from activities.statuses import CouponStatus
 ORDER_ID_MAX = 64
 
 
+class RedemptionQuerySet(AppendOnlyQuerySet):
+    """Entries, to read and to add to."""
+
+
 class Redemption(AppendOnly):
     """One entry. ``turn`` says which use of the coupon it belongs to: 1, 2, …; money in yuan.
 
@@ -48,7 +52,7 @@ class Redemption(AppendOnly):
     made_by = models.CharField(_("made by"), max_length=150)
     created_at = models.DateTimeField(_("at"))
 
-    objects = AppendOnlyQuerySet.as_manager()
+    objects = RedemptionQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("redemption")
