@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from activities.statuses import ActivityStatus, effective_coupon_filter, effective_filter
+from activities.statuses import UNPUBLISHED, ActivityStatus, effective_coupon_filter, effective_filter
 from seize.keys import SHARDS
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class ActivityQuerySet(models.QuerySet["Activity"]):
 
     def published(self) -> "ActivityQuerySet":
         """Those that shoppers may ever have seen."""
-        return self.exclude(status=ActivityStatus.DRAFT)
+        return self.exclude(status__in=UNPUBLISHED)
 
     def watched(self) -> "ActivityQuerySet":
         """Those whose holders and stock must be right in Redis: published and not yet settled."""

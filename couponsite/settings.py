@@ -262,6 +262,7 @@ SYNC_LEASE_MS = 5_000
 SYNC_DRAIN_SECONDS = 2
 PREHEAT_DAYS = 31  # S15: running, or starting within one month
 LIST_ENDED_DAYS = 7
+SELF_APPROVAL = env.bool("SELF_APPROVAL", default=False)  # one person may make, submit and approve an activity
 LIST_CACHE_S = env.float("LIST_CACHE_S", default=1.0)
 
 # -- API ------------------------------------------------------------------------------------------
@@ -335,12 +336,13 @@ SIMPLE_JWT = {
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+BEHIND_PROXY = env.bool("BEHIND_PROXY", default=False)  # whose X-Forwarded-Proto and X-Forwarded-For are believed
 if not DEVELOPMENT:
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=True)
     SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]  # probes come without TLS from inside
     SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=3600)
-    if env.bool("BEHIND_PROXY", default=False):
+    if BEHIND_PROXY:
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 # -- Logging --------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Activities, with a button for each legal change. Rules live in services."""
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -10,20 +11,25 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
-from unfold.decorators import display
+from unfold.decorators import action, display
 
-from activities import services
+from activities import drafts
+from activities.actors import actor_of
 from activities.admission import STORE_FAULTS, desk_now
 from activities.changes import CHANGES
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import Activity
 from activities.querysets import ActivityQuerySet
 from activities.statuses import EffectiveStatus
+from activities.workflow import ActivityRefused, activity_may
 from seize import desk
 
 STATUS_COLOURS = {
+    EffectiveStatus.SUBMITTED: "warning",
+    EffectiveStatus.APPROVED: "info",
     EffectiveStatus.UPCOMING: "info",
     EffectiveStatus.ONGOING: "success",
     EffectiveStatus.PAUSED: "warning",
@@ -70,7 +76,7 @@ class ActivityForm(forms.ModelForm):
 
     class Meta:
         model = Activity
-        fields = services.DRAFT_FIELDS
+        fields = drafts.DRAFT_FIELDS
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -82,8 +88,8 @@ class ActivityForm(forms.ModelForm):
         if not self.instance._state.adding:
             try:
                 stored = Activity.objects.get(pk=self.instance.pk)
-                services.draft_check(stored=stored, version=self.cleaned_data.get("opened_version") or 0)
-            except services.ActivityRefused as refused:
+                drafts.draft_check(stored=stored, version=self.cleaned_data.get("opened_version") or 0)
+            except ActivityRefused as refused:
                 raise forms.ValidationError(str(refused)) from refused
         return cleaned
 
@@ -110,7 +116,7 @@ class ActivityAdmin(ModelAdmin):
     show_full_result_count = False
     compressed_fields = True
     warn_unsaved_form = True
-    actions_detail = ("publish", "pause", "resume", "add_stock", "change_end", "void")
+    actions_detail = (*CHANGES, "clone")
     fieldsets = (
         (None, {"fields": ("name", "rules_text")}),
         (_("Discount"), {"fields": ("kind", "min_spend", "amount_off", "pay_percent", "max_off", "min_payable")}),
@@ -119,7 +125,21 @@ class ActivityAdmin(ModelAdmin):
     )
     FACTS = (
         _("Now"),
-        {"fields": ("effective", "show_stock_left", "issued", "void_reason", "version", "epoch", "settled_at")},
+        {
+            "fields": (
+                "effective",
+                "show_stock_left",
+                "issued",
+                "author",
+                "submitted_by",
+                "approved_by",
+                "rejection",
+                "void_reason",
+                "version",
+                "epoch",
+                "settled_at",
+            )
+        },
     )
 
     # What may be touched
@@ -134,7 +154,7 @@ class ActivityAdmin(ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Activity | None = None) -> tuple[str, ...]:
         if obj is None or self._is_draft(obj):
             return ()
-        return (*self.FACTS[1]["fields"], *services.DRAFT_FIELDS)
+        return (*self.FACTS[1]["fields"], *drafts.DRAFT_FIELDS)
 
     def has_delete_permission(self, request: HttpRequest, obj: Activity | None = None) -> bool:
         return (obj is None or self._is_draft(obj)) and super().has_delete_permission(request, obj)
@@ -149,20 +169,20 @@ class ActivityAdmin(ModelAdmin):
         return obj.status == Activity.Status.DRAFT
 
     def delete_model(self, request: HttpRequest, obj: Activity) -> None:
-        services.activity_draft_delete(activity_id=obj.pk)
+        drafts.activity_draft_delete(activity_id=obj.pk, now=timezone.now(), by=actor_of(request))
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         try:
             response: HttpResponse = super().delete_view(request, object_id, extra_context)
             return response
-        except services.ActivityRefused as refused:
+        except ActivityRefused as refused:
             messages.error(request, str(refused))
             return HttpResponseRedirect(reverse("admin:activities_activity_change", args=[object_id]))
 
     def save_model(self, request: HttpRequest, obj: Activity, form: forms.ModelForm, change: bool) -> None:
         if change:
             obj.version = form.cleaned_data.get("opened_version") or 0
-        services.activity_draft_save(activity=obj)
+        drafts.activity_draft_save(activity=obj, now=timezone.now(), by=actor_of(request))
 
     def changeform_view(
         self,
@@ -179,7 +199,7 @@ class ActivityAdmin(ModelAdmin):
         try:
             response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
             return response
-        except services.ActivityRefused as refused:
+        except ActivityRefused as refused:
             # Lost the race between the form's check and the row's lock.
             messages.error(request, str(refused))
             return HttpResponseRedirect(request.path)
@@ -213,26 +233,31 @@ class ActivityAdmin(ModelAdmin):
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """Only the buttons that are legal now; the service checks again."""
         activity = self.get_object(request, object_id)
-        if activity is None or not self.has_change_permission(request, activity):
+        if activity is None:
             return []
         now = timezone.now()
         buttons = super().get_actions_detail(request, object_id)
         return [
             button
             for button in buttons
-            if services.activity_may(
-                activity=activity, change=button.action_name.removeprefix("activities_activity_"), now=now
-            )
+            if self._may(request, activity, button.action_name.removeprefix("activities_activity_"), now=now)
         ]
+
+    def _may(self, request: HttpRequest, activity: Activity, change: str, *, now: datetime) -> bool:
+        if change == "clone":
+            return self.has_add_permission(request)
+        if not request.user.has_perm(CHANGES[change].permission):
+            return False
+        return activity_may(activity=activity, change=change, now=now)
 
     def change_view_of(self, request: HttpRequest, object_id: str, change: str) -> HttpResponse:
         """Ask, check, call the service, and say what came of it."""
-        if not self.has_change_permission(request):
+        spec = CHANGES[change]
+        if not (request.user.has_perm(spec.permission) and self.has_view_permission(request)):
             raise PermissionDenied
         activity = self.get_object(request, object_id)
         if activity is None:
             raise Http404
-        spec = CHANGES[change]
         return confirmation_view(
             self,
             request,
@@ -241,12 +266,31 @@ class ActivityAdmin(ModelAdmin):
             question=spec.question,
             form=spec.form(request.POST if request.method == "POST" else None, activity=activity),
             call=lambda data: spec.service(
-                activity_id=activity.pk, now=desk_now(), **{name: data[name] for name in spec.arguments}
+                activity_id=activity.pk,
+                now=desk_now(),
+                by=actor_of(request),
+                **{name: data[name] for name in spec.arguments},
             ),
-            refusal=services.ActivityRefused,
+            refusal=ActivityRefused,
             is_final=change == "void",
         )
 
+    @action(description=_("Clone"), url_path="clone")
+    def clone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Make a draft of it and open that."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        activity = self.get_object(request, object_id)
+        if activity is None:
+            raise Http404
+        copy = drafts.activity_clone(activity_id=activity.pk, now=timezone.now(), by=actor_of(request))
+        messages.success(request, gettext("This is the copy. Set its window, then submit it."))
+        return HttpResponseRedirect(reverse("admin:activities_activity_change", args=[copy.pk]))
+
+    submit = confirmation_button("submit", CHANGES["submit"].label)
+    withdraw = confirmation_button("withdraw", CHANGES["withdraw"].label)
+    approve = confirmation_button("approve", CHANGES["approve"].label)
+    reject = confirmation_button("reject", CHANGES["reject"].label)
     publish = confirmation_button("publish", CHANGES["publish"].label)
     pause = confirmation_button("pause", CHANGES["pause"].label)
     resume = confirmation_button("resume", CHANGES["resume"].label)

@@ -13,6 +13,7 @@ from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from activities import checkout
+from activities.actors import actor_of
 from activities.admission import desk_now
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import Coupon, Redemption
@@ -104,7 +105,7 @@ class CouponAdmin(ReadOnlyAdmin):
                 coupon_id=coupon.pk,
                 order_id=data["order_id"],
                 reason=data["reason"],
-                made_by=request.user.get_username(),
+                by=actor_of(request),
                 now=desk_now(),
             )
             if isinstance(written, checkout.Refused):

@@ -1,26 +1,16 @@
 """The ledger of uses: an entry when an order redeems a coupon, another when it gives it back."""
 
-from typing import NoReturn
-
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from activities.models.activity import Activity
+from activities.models.append_only import AppendOnlyQuerySet
 from activities.models.coupon import Coupon
 from activities.models.fields import AsciiField
 from activities.statuses import CouponStatus
 
 ORDER_ID_MAX = 64
-
-
-class AppendOnlyQuerySet(models.QuerySet["Redemption"]):
-    """Rows that are written once: what was entered is corrected by another entry."""
-
-    def _refuse(self, *_arguments: object, **_named: object) -> NoReturn:
-        raise TypeError("entries of the ledger are neither changed nor deleted: enter a roll-back")
-
-    update = _update = bulk_update = delete = _raw_delete = _refuse
 
 
 class Redemption(models.Model):

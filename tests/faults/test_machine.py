@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 )
 
 from activities import services
+from activities.audit import Actor
 from activities.models import Coupon
 from seize.keys import queue_key, seize_keys, shard_of
 from seize.outcomes import Refusal, Won
@@ -175,7 +176,7 @@ class Sale(RuleBasedStateMachine):
         for letter in DeadLetter.objects.filter(
             activity_id=self.activity.pk, uid=self.activity.uid, state=DeadLetter.State.WAITING
         ):
-            letter_replay(letter_id=letter.pk, reason="x", by="x", now=timezone.now())
+            letter_replay(letter_id=letter.pk, reason="x", by=Actor("x"), now=timezone.now())
         for _second in range(3):
             activity_mend(activity_id=self.activity.pk)
             services.admission.activity_admit(activity_id=self.activity.pk)

@@ -72,7 +72,7 @@ class Stage:
 
     def work(self, name: str):
         """A piece of the product's work on this activity."""
-        decision = {"letter_id": self.letter.pk, "reason": "x", "by": "x", "now": timezone.now()}
+        decision = {"letter_id": self.letter.pk, "reason": "x", "by": Actor("x"), "now": timezone.now()}
         return {
             "drain": self.drain,
             "rebuild": lambda: rebuild.activity_rebuild(activity_id=self.activity.pk),
