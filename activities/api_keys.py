@@ -6,18 +6,21 @@ cannot be guessed needs no slow hash.
 
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from activities.audit import Action, Actor, event_record
 from activities.models import ApiKey
+
+log = logging.getLogger(__name__)
 
 USE_RECORDED_EVERY = timedelta(minutes=1)  # a write a request would cost more than the request
 _KEY = re.compile(r"csk_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -54,9 +57,12 @@ def api_key_make(*, name: str, scopes: Sequence[str], by: Actor, now: datetime) 
         key.full_clean()
     except ValidationError as error:
         raise ApiKeyRefused(" ".join(error.messages)) from error
-    with transaction.atomic():
-        key.save()
-        event_record(action=Action.KEY_MAKE, subject=key, by=by, now=now, after={"scopes": key.scopes})
+    try:
+        with transaction.atomic():
+            key.save()
+            event_record(action=Action.KEY_MAKE, subject=key, by=by, now=now, after={"scopes": key.scopes})
+    except IntegrityError as error:  # somebody else made it since it was checked
+        raise ApiKeyRefused(_("There is a key of this name already.")) from error
     return key, f"csk_{prefix}_{secret}"
 
 
@@ -84,8 +90,17 @@ def api_key_verify(*, text: str, now: datetime) -> ApiKey:
     if found is None or key is None or not hmac.compare_digest(key.hashed, _hashed(found[2])):
         raise ApiKeyInvalid
     if key.last_used_at is None or now - key.last_used_at >= USE_RECORDED_EVERY:
-        ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
+        _use_note(key, now=now)
     return key
+
+
+def _use_note(key: ApiKey, *, now: datetime) -> None:
+    """Of many requests at once one notes it; a ledger that cannot be written now is no reason to refuse a reader."""
+    unchanged = ApiKey.objects.filter(pk=key.pk, last_used_at=key.last_used_at)
+    try:
+        unchanged.update(last_used_at=now)
+    except OperationalError as fault:
+        log.warning("the use of the API key %s was not noted: %s", key.name, fault)
 
 
 def _hashed(secret: str) -> str:

@@ -94,8 +94,11 @@ def coupons_available(*, user_id: int, amount: Decimal, now: datetime) -> Availa
         log.warning("coupons on their way to shopper %s cannot be asked for: %s", user_id, fault)
         pending, complete = [], False
     rows = Coupon.objects.filter(user_id=user_id).select_related("activity")
-    held = list(rows.filter(status=CouponStatus.UNUSED).order_by("expires_at", "id")[: HELD_MAX + 1])
+    # In this order: what is given back in between is seen twice, and shown once; only a use in between hides a coupon.
     past = list(rows.exclude(status=CouponStatus.UNUSED).order_by("-id")[:PAST_MAX])
+    held = list(rows.filter(status=CouponStatus.UNUSED).order_by("expires_at", "id")[: HELD_MAX + 1])
+    unused = {coupon.pk for coupon in held}
+    past = [coupon for coupon in past if coupon.pk not in unused]
     complete = complete and len(held) <= HELD_MAX
 
     usable: list[tuple[Coupon, Quote]] = []
@@ -109,8 +112,18 @@ def coupons_available(*, user_id: int, amount: Decimal, now: datetime) -> Availa
     usable.sort(key=lambda pair: (-pair[1].discount, pair[0].expires_at, pair[0].pk))
     arrived = {(coupon.activity_id, coupon.seq) for coupon in (*held, *past)}
     waiting = [coupon for coupon in pending if (coupon.activity_id, coupon.seq) not in arrived]
-    unusable = [(coupon, Refused(Unusable.COUPON_PENDING)) for coupon in waiting] + unusable
+    unusable = [(coupon, _not_yet(coupon, now=now)) for coupon in waiting] + unusable
     return Available(usable, unusable, complete)
+
+
+def _not_yet(coupon: Coupon, *, now: datetime) -> Refused:
+    """Why a coupon without a row cannot be used: it is on its way, unless it will be void or expired on arrival."""
+    match coupon.effective_status(now=now):
+        case CouponStatus.VOIDED:
+            return Refused(Unusable.COUPON_VOIDED)
+        case CouponStatus.EXPIRED:
+            return Refused(Unusable.COUPON_EXPIRED)
+    return Refused(Unusable.COUPON_PENDING)
 
 
 def coupon_quote(*, coupon_id: int, user_id: int, order_amount: Decimal, now: datetime) -> Quote | Refused:

@@ -7,9 +7,11 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 
 from activities.models.redemption import ORDER_ID_MAX
-from activities.shapes import CouponShape
+from activities.serializers import ORDER_ID, REASON, REASON_MAX
+from activities.shapes import COUPON_EXAMPLE, CouponShape
 from seize.openapi import (
     CACHE_HEADER,
+    ERRORS,
     ID_TEXT,
     MONEY,
     SERVICE,
@@ -25,19 +27,25 @@ from seize.openapi import (
     operation,
     plain,
 )
+from seize.problems import title_of
 
 MONEY_GIVEN: Schema = {
     "type": "string",
     "pattern": r"^(?!0(\.0{1,2})?$)(0|[1-9][0-9]{0,7})(\.[0-9]{1,2})?$",
     "examples": ["199.00"],
 }
-ORDER_ID: Schema = {
+ORDER_ID_GIVEN: Schema = {
     "type": "string",
-    "pattern": f"^[A-Za-z0-9._:-]{{1,{ORDER_ID_MAX}}}$",
+    "pattern": f"^{ORDER_ID}$",
     "maxLength": ORDER_ID_MAX,
     "examples": ["2026-000123"],
 }
-REASON: Schema = {"type": "string", "pattern": r"^[^\s\x00](.{0,198}[^\s\x00])?$", "maxLength": 200}
+REASON_GIVEN: Schema = {
+    "type": "string",
+    "pattern": f"^{REASON}$",
+    "maxLength": REASON_MAX,
+    "examples": ["the shopper cancelled"],
+}
 
 
 @extend_schema_field(MONEY_GIVEN)
@@ -45,12 +53,12 @@ class MoneyGivenField(serializers.CharField):
     """Yuan as decimal text, above zero."""
 
 
-@extend_schema_field(ORDER_ID)
+@extend_schema_field(ORDER_ID_GIVEN)
 class OrderIdField(serializers.CharField):
     """A service's name for an order."""
 
 
-@extend_schema_field(REASON)
+@extend_schema_field(REASON_GIVEN)
 class ReasonField(serializers.CharField):
     """Why a coupon is given back."""
 
@@ -69,7 +77,9 @@ class QuoteRequestShape(serializers.Serializer):
 class RedeemRequestShape(QuoteRequestShape):
     """The same, and the order that uses it."""
 
-    order_id = OrderIdField(help_text="Your id of the order, compared byte for byte.")
+    order_id = OrderIdField(
+        help_text="Your id of the order, compared byte for byte; no two services may use the same one."
+    )
 
 
 class RollBackRequestShape(serializers.Serializer):
@@ -122,7 +132,7 @@ class AvailableShape(serializers.Serializer):
     usable = UsableCouponShape(many=True, help_text="The largest discount first, then what expires first.")
     unusable = UnusableCouponShape(many=True, help_text="Unused ones first, then the newest of the others.")
     complete = serializers.BooleanField(
-        help_text="False when there are more than are looked at (500 unused, 20 others), or pending ones are not known."
+        help_text="False when there are more than the 500 unused ones that are looked at, or pending ones are unknown."
     )
 
 
@@ -182,13 +192,23 @@ _NOT_USABLE: dict[str, Members] = {
     **plain("UNKNOWN_COUPON", "COUPON_EXPIRED", "COUPON_VOIDED", "COUPON_REDEEMED", "NO_DISCOUNT"),
     "BELOW_MIN_SPEND": {"min_spend": {**MONEY, "description": "That the coupon asks for."}},
 }
-_ALL = plain("FORBIDDEN", "LEDGER_UNAVAILABLE")
+_ALL: dict[str, Members] = {**plain("FORBIDDEN", "LEDGER_UNAVAILABLE"), "INVALID_REQUEST": ERRORS}
 _KEPT = plain("IDEMPOTENCY_IN_FLIGHT", "IDEMPOTENCY_MISMATCH")
 _ASKED = {"coupon_id": "840", "user_id": "1001", "order_amount": "199.00"}
 _ORDER = {"order_id": "2026-000123"}
 _QUOTED = {"discount": "20.00", "payable": "179.00"}
 _AT = "2026-12-13T08:00:00.000Z"
 _ENTRY = {**_ASKED, **_ORDER, **_QUOTED}
+_REDEEMED = {"redeemed": {"code": "REDEEMED", **_ENTRY, "redeemed_at": _AT}}
+_ROLLED_BACK = {
+    "rolled back": {
+        "code": "ROLLED_BACK",
+        **_ENTRY,
+        "status": "unused",
+        "reason": "payment timed out",
+        "rolled_back_at": _AT,
+    }
+}
 
 AVAILABLE = operation(
     "listAvailableCoupons",
@@ -204,6 +224,23 @@ AVAILABLE = operation(
         200: Answer(
             "The shopper's coupons.",
             AvailableShape,
+            examples={
+                "one of each": {
+                    "server_time": _AT,
+                    "amount": "199.00",
+                    "usable": [{**COUPON_EXAMPLE, **_QUOTED}],
+                    "unusable": [
+                        {
+                            **COUPON_EXAMPLE,
+                            "id": "841",
+                            "min_spend": "500.00",
+                            "reason": "BELOW_MIN_SPEND",
+                            "reason_title": title_of("BELOW_MIN_SPEND", "en"),
+                        }
+                    ],
+                    "complete": True,
+                }
+            },
             headers=CACHE_HEADER,
             links=[
                 Link(
@@ -264,7 +301,7 @@ REDEEM = operation(
         201: Answer(
             "Entered now.",
             RedeemedShape,
-            examples={"redeemed": {"code": "REDEEMED", **_ENTRY, "redeemed_at": _AT}},
+            examples=_REDEEMED,
             headers=_WRITTEN,
             links=[
                 Link(
@@ -279,7 +316,7 @@ REDEEM = operation(
                 )
             ],
         ),
-        200: Answer("Entered before for the same order.", RedeemedShape, headers=CACHE_HEADER | _REPLAYED),
+        200: Answer("Entered before for the same order.", RedeemedShape, examples=_REDEEMED, headers=_WRITTEN),
     },
     problems=_ALL
     | _NOT_USABLE
@@ -301,18 +338,10 @@ ROLL_BACK = operation(
         201: Answer(
             "Entered now.",
             RolledBackShape,
-            examples={
-                "rolled back": {
-                    "code": "ROLLED_BACK",
-                    **_ENTRY,
-                    "status": "unused",
-                    "reason": "payment timed out",
-                    "rolled_back_at": _AT,
-                }
-            },
+            examples=_ROLLED_BACK,
             headers=_WRITTEN,
         ),
-        200: Answer("Entered before for the same order.", RolledBackShape, headers=_WRITTEN),
+        200: Answer("Entered before for the same order.", RolledBackShape, examples=_ROLLED_BACK, headers=_WRITTEN),
     },
     problems=_ALL | _KEPT | plain("UNKNOWN_COUPON", "NOT_REDEEMED"),
 )

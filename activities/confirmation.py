@@ -42,7 +42,7 @@ def confirmation_view(
         except refusal as refused:
             messages.error(request, str(refused))
         except ContentionLost:
-            messages.error(request, gettext("Somebody else is working on this activity. Please try again."))
+            messages.error(request, gettext("Somebody else is working on this. Please try again."))
         else:
             model_admin.log_change(request, subject, f"{label} {form.cleaned_data or ''}")
             messages.success(request, gettext("Done: %(change)s. It holds within a second.") % {"change": label})

@@ -10,11 +10,12 @@ The rules, in this order; each amount is in yuan with at most two decimals:
 """
 
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from typing import Protocol
 
 CENT = Decimal("0.01")
 NOTHING = Decimal("0.00")
+EXACT = Context(prec=28)  # whatever the caller's own context is
 
 
 class Terms(Protocol):
@@ -34,10 +35,7 @@ class Quote:
 
     amount: Decimal
     discount: Decimal
-
-    @property
-    def payable(self) -> Decimal:
-        return self.amount - self.discount
+    payable: Decimal
 
 
 def discount_quote(*, terms: Terms, amount: Decimal) -> Quote:
@@ -45,10 +43,15 @@ def discount_quote(*, terms: Terms, amount: Decimal) -> Quote:
 
     :raises ValueError: the amount is not positive, or has fractions of a cent.
     """
+    with localcontext(EXACT):
+        return _quote(terms, amount)
+
+
+def _quote(terms: Terms, amount: Decimal) -> Quote:
     if not (amount.is_finite() and amount > 0 and amount == amount.quantize(CENT)):
         raise ValueError(f"an order's amount is positive and whole in cents, not {amount}")
     if amount < terms.min_spend:
-        return Quote(amount, NOTHING)
+        return Quote(amount, NOTHING, amount)
     if terms.kind == "FIXED":
         assert terms.amount_off is not None  # the constraint kind_amount
         off = terms.amount_off
@@ -58,4 +61,5 @@ def discount_quote(*, terms: Terms, amount: Decimal) -> Quote:
         if terms.max_off is not None:
             off = min(off, terms.max_off)
     off = min(off, amount - terms.min_payable)
-    return Quote(amount, max(off.quantize(CENT, ROUND_HALF_UP), NOTHING))
+    discount = max(off.quantize(CENT, ROUND_HALF_UP), NOTHING)
+    return Quote(amount, discount, amount - discount)

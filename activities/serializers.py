@@ -12,6 +12,9 @@ from activities.models.redemption import ORDER_ID_MAX
 from seize.requests import id_parse
 
 MONEY = r"(0|[1-9][0-9]{0,7})(\.[0-9]{1,2})?"
+REASON_MAX = 200
+# No control characters, no line ends, nothing that turns the direction of the text around it.
+REASON = rf"(?=.*\S)[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]{{1,{REASON_MAX}}}"
 ORDER_ID = rf"[A-Za-z0-9._:-]{{1,{ORDER_ID_MAX}}}"
 
 
@@ -69,13 +72,18 @@ class OrderIdField(serializers.Field):
         return value
 
 
-class ReasonField(serializers.CharField):
-    """Text; a number is not taken for one."""
+class ReasonField(serializers.Field):
+    """One line of text that is not blank."""
+
+    default_error_messages: ClassVar = {"invalid": _("Must be one line of 1 to 200 characters.")}
 
     def to_internal_value(self, data: Any) -> str:
-        if type(data) is not str:
+        if type(data) is not str or not re.fullmatch(REASON, data):
             self.fail("invalid")
-        return super().to_internal_value(data)
+        return str(data)
+
+    def to_representation(self, value: str) -> str:
+        return value
 
 
 class AvailableQuery(StrictSerializer):
@@ -104,4 +112,4 @@ class RollBackRequest(StrictSerializer):
 
     coupon_id = IdField()
     order_id = OrderIdField()
-    reason = ReasonField(max_length=200)
+    reason = ReasonField()

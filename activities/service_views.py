@@ -14,7 +14,7 @@ from activities.admission import desk_now, unix_ms
 from activities.audit import Actor
 from activities.authentication import ApiKeyAuthentication, ScopeRequired, service_of
 from activities.discounts import Quote
-from activities.idempotency import idempotent_answer
+from activities.idempotency import idempotent_answer, kept_always
 from activities.models import ApiKey, Redemption
 from activities.serializers import AvailableQuery, QuoteRequest, RedeemRequest, RollBackRequest, StrictSerializer
 from activities.wallet import coupon_body
@@ -91,7 +91,9 @@ class CouponRollBackView(ServiceView):
 
     @shapes.ROLL_BACK
     def post(self, request: Request) -> Response:
-        return _written(request, _parsed(RollBackRequest, request.data), checkout.coupon_roll_back)
+        # "Not redeemed" only holds so far: a redeem that is still on its way may arrive.
+        is_final = _is_success
+        return _written(request, _parsed(RollBackRequest, request.data), checkout.coupon_roll_back, is_final=is_final)
 
 
 def _parsed(serializer: type[StrictSerializer], data: Any) -> StrictSerializer:
@@ -104,7 +106,17 @@ def _parsed(serializer: type[StrictSerializer], data: Any) -> StrictSerializer:
     return made
 
 
-def _written(request: Request, wanted: StrictSerializer, write: Callable[..., checkout.Written]) -> Response:
+def _is_success(response: Response) -> bool:
+    return response.status_code < 400
+
+
+def _written(
+    request: Request,
+    wanted: StrictSerializer,
+    write: Callable[..., checkout.Written],
+    *,
+    is_final: Callable[[Response], bool] = kept_always,
+) -> Response:
     """Carry out a write, once for each Idempotency-Key: 201 entered now, 200 the same entry again, else why not."""
     service = service_of(request)
     assert service is not None  # ScopeRequired
@@ -115,7 +127,7 @@ def _written(request: Request, wanted: StrictSerializer, write: Callable[..., ch
             return _problem(request, _refusal(written))
         return Response(_entry_body(written.entry), 200 if written.replay else 201, headers=NO_STORE)
 
-    answered = idempotent_answer(request, caller=service.made_by, payload=wanted.data, answer=answer)
+    answered = idempotent_answer(request, caller=service.made_by, payload=wanted.data, answer=answer, is_final=is_final)
     return _problem(request, answered) if isinstance(answered, Problem) else answered
 
 

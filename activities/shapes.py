@@ -142,7 +142,7 @@ _ACTIVITY = {
     "per_user_limit": 1,
 }
 _DETAILS = {"rules_text": "每人限领一张。", "valid_days": 7, "valid_until": None}
-_COUPON = {
+COUPON_EXAMPLE = {
     "id": "840",
     "activity_id": "12",
     "activity_name": "满100减20",
@@ -154,7 +154,7 @@ _COUPON = {
     "expires_at": "2026-12-19T12:00:00.003Z",
     "redeemed_at": None,
 }
-_PENDING = {**_COUPON, "id": None, "state": "pending"}
+_PENDING = {**COUPON_EXAMPLE, "id": None, "state": "pending"}
 
 _SAME = Answer("The same as the one with this `ETag`.", headers=ETAG_HEADER | CACHE_HEADER)
 _AS_IT_IS = ETAG_HEADER | CACHE_HEADER
@@ -230,7 +230,7 @@ MY = operation(
         200: Answer(
             "A page of coupons.",
             CouponPageShape,
-            examples={"one of each": {"server_time": _NOW, "results": [_PENDING, _COUPON], "next_cursor": None}},
+            examples={"one of each": {"server_time": _NOW, "results": [_PENDING, COUPON_EXAMPLE], "next_cursor": None}},
             headers=CACHE_HEADER,
             links=[
                 Link(
@@ -268,7 +268,7 @@ COUPON = operation(
         200: Answer(
             "The coupon.",
             CouponDetailShape,
-            examples={"coupon": {"server_time": _NOW, **_COUPON, "rules_text": "每人限领一张。"}},
+            examples={"coupon": {"server_time": _NOW, **COUPON_EXAMPLE, "rules_text": "每人限领一张。"}},
             headers=CACHE_HEADER,
         )
     },

@@ -3,18 +3,10 @@
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from seize.openapi import JWT, LOG_IN, Answer, JwtField, Link, operation, plain
+from seize.openapi import ERRORS, JWT, LOG_IN, Answer, JwtField, Link, operation, plain
 
 USERNAME = {"type": "string", "pattern": r"^[^\u0000]*[^\s\u0000][^\u0000]*$", "examples": ["shopper"]}
 PASSWORD = {"type": "string", "format": "password", "pattern": r"^[^\u0000]+$", "examples": ["a-long-password"]}
-ERRORS = {
-    "errors?": {
-        "type": "object",
-        "description": "What is wrong with each field, by its name; `non_field_errors` = with the whole body.",
-        "additionalProperties": {"type": "array", "items": {"type": "string"}},
-        "examples": [{"refresh": ["This field is required."]}],
-    }
-}
 
 
 @extend_schema_field(USERNAME)

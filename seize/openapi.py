@@ -215,6 +215,16 @@ def problem_schema() -> Schema:
     }
 
 
+ERRORS: Members = {  # of INVALID_REQUEST, where fields are named
+    "errors?": {
+        "type": "object",
+        "description": "What is wrong with each field, by its name; `non_field_errors` = with the whole body.",
+        "additionalProperties": {"type": "array", "items": {"type": "string"}},
+        "examples": [{"refresh": ["This field is required."]}],
+    }
+}
+
+
 def plain(*codes: str) -> dict[str, Members]:
     """Problems without members of their own."""
     return {code: {} for code in codes}

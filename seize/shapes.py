@@ -86,7 +86,11 @@ _REFUSAL: Members = {"activity_id": ID, "server_time": MOMENT}
 _REFUSALS: dict[str, Members] = {
     "LIMIT_REACHED": {
         **_REFUSAL,
-        "held": {**SEQ, "description": "The highest seq that you hold."},
+        "held": {
+            **SEQ,
+            "minimum": 0,
+            "description": "The highest seq that you hold; below the activity's limit when `seq` was above it.",
+        },
         "claim_url": {**CLAIM_PATH, "description": "Where to look at it."},
     },
     "SOLD_OUT": _REFUSAL,

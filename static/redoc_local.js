@@ -3,16 +3,20 @@
 
 (() => {
   const picture = HTMLImageElement.prototype;
-  const isElsewhere = (value) => String(value).startsWith("https://cdn.redoc.ly/");
+  const isLeftOut = (image, value) => {
+    const elsewhere = String(value).startsWith("https://cdn.redoc.ly/");
+    if (elsewhere) image.style.display = "none";
+    return elsewhere;
+  };
   const { get, set } = Object.getOwnPropertyDescriptor(picture, "src");
   const { setAttribute } = picture;
   Object.defineProperty(picture, "src", {
     get,
     set(value) {
-      if (!isElsewhere(value)) set.call(this, value);
+      if (!isLeftOut(this, value)) set.call(this, value);
     },
   });
   picture.setAttribute = function (name, value) {
-    if (name !== "src" || !isElsewhere(value)) setAttribute.call(this, name, value);
+    if (name !== "src" || !isLeftOut(this, value)) setAttribute.call(this, name, value);
   };
 })();

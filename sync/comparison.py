@@ -131,9 +131,9 @@ def _shard_load(shard: int, result: ComparisonResult, rebuild: Callable[[int], o
     """
     token = secrets.token_hex(16)
     desk.shard_token_write(shard=shard, token=token)
-    rows = _watched(Activity.objects.watched().in_shard(shard))
+    rows = _watched(Activity.objects.watched().in_shards([shard]))
     complete = _shard_mend(rows, _inspect(shard, rows), result, rebuild)
-    for activity in Activity.objects.published().in_shard(shard).exclude(settled_at=None).iterator():
+    for activity in Activity.objects.published().in_shards([shard]).exclude(settled_at=None).iterator():
         desk.preheat(rules_of(activity))
     if complete and desk.shard_declare_loaded(shard=shard, token=token):
         result.loaded.append(shard)

@@ -21,6 +21,7 @@ from sync.models import DeadLetter, fingerprint
 log = logging.getLogger(__name__)
 
 Claims = list[tuple[Entry, Claim]]
+NO_DEFAULT = 1364  # MySQL's and MariaDB's: a column that this version does not know was added, and wants a value
 
 
 @dataclass(slots=True)
@@ -127,6 +128,9 @@ def batch_drain(*, shard: int, activity_id: int | None, batch: Sequence[Entry]) 
     except _EpochChanged:
         return DrainResult(shard=shard, deferred=len(batch))
     except (DataError, IntegrityError) as fault:
+        if fault.args[:1] == (NO_DEFAULT,):
+            log.warning("activity %s: %d claims wait for a worker that knows the newer table", activity_id, len(batch))
+            return DrainResult(shard=shard, deferred=len(batch))
         if len(batch) > 1:
             result = batch_drain(shard=shard, activity_id=activity_id, batch=batch[: len(batch) // 2])
             result.add(batch_drain(shard=shard, activity_id=activity_id, batch=batch[len(batch) // 2 :]))

@@ -4,7 +4,6 @@ from celery import shared_task
 from django.utils import timezone
 
 from activities import services
-from activities.admission import desk_now
 from activities.expiry import coupons_expire
 from seize.services import server_time
 from sync import comparison, dispatch, reconcile, settling
@@ -56,4 +55,4 @@ def reconcile_all() -> dict[str, int]:
 @shared_task(name="sync.expire_coupons")
 def expire_coupons() -> dict[str, int]:
     """Overdue coupons expire, those of voided activities become void. Conditional updates only."""
-    return coupons_expire(now=desk_now())
+    return coupons_expire(now=server_time())

@@ -29,9 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Soak tests run when they are asked for, and then alone."""
+    """Soak tests run when they are asked for, and then alone; those of the big ledger by ``-m big``."""
     wanted = bool(config.getoption("soak"))
     chosen = [item for item in items if (item.get_closest_marker("soak") is not None) == wanted]
+    if "big" not in config.getoption("markexpr"):
+        chosen = [item for item in chosen if item.get_closest_marker("big") is None]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
 

@@ -44,6 +44,9 @@ class ApiKeyAdmin(ModelAdmin):
     show_full_result_count = False
     actions_detail = ("revoke",)
 
+    def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        return False  # a saved form would write back what a revoke has changed meanwhile
+
     def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         return False
 
@@ -81,29 +84,16 @@ class ApiKeyAdmin(ModelAdmin):
         question = _("The key is shown once, on the next page. Afterwards nobody can show it again.")
         return TemplateResponse(request, "admin/change_confirm.html", {**context, "question": question, "form": form})
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        hidden = dict.fromkeys(("show_save", "show_save_and_continue", "show_save_and_add_another"), False)
-        response: HttpResponse = super().changeform_view(
-            request, object_id, form_url, {**(extra_context or {}), **hidden}
-        )
-        return response
-
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         key = self.get_object(request, object_id)
-        if key is None or key.revoked_at is not None or not self.has_change_permission(request):
+        if key is None or key.revoked_at is not None or not request.user.has_perm("activities.change_apikey"):
             return []
         buttons: list[Any] = super().get_actions_detail(request, object_id)
         return buttons
 
     def change_view_of(self, request: HttpRequest, object_id: str, change: str) -> HttpResponse:
         """Ask, revoke, and say what came of it."""
-        if not self.has_change_permission(request):
+        if not request.user.has_perm("activities.change_apikey"):
             raise PermissionDenied
         key = self.get_object(request, object_id)
         if key is None:

@@ -18,7 +18,7 @@ from activities.admission import desk_now
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import Coupon, Redemption
 from activities.querysets import CouponQuerySet
-from activities.readonly import ReadOnlyAdmin
+from activities.readonly import LedgerAdmin
 from activities.statuses import CouponStatus
 from seize.problems import title_now
 
@@ -44,7 +44,7 @@ class EffectiveCouponFilter(admin.SimpleListFilter):
         if value not in CouponStatus.values:
             return queryset
         assert isinstance(queryset, CouponQuerySet)
-        return queryset.effective(value, now=timezone.now())
+        return queryset.effective_page(value, now=timezone.now())
 
 
 class RollBackRefused(Exception):
@@ -59,14 +59,12 @@ class RollBackForm(forms.Form):
 
 
 @admin.register(Coupon)
-class CouponAdmin(ReadOnlyAdmin):
+class CouponAdmin(LedgerAdmin):
     """Coupons, and a button for the one that an order should give back."""
 
     list_display = ("id", "activity", "user_id", "seq", "show_status", "seized_at", "expires_at")
-    list_filter = (EffectiveCouponFilter, "kind")
-    search_fields = ("user_id__exact", "id__exact")
-    list_select_related = ("activity",)
-    list_per_page = 50
+    list_filter = (EffectiveCouponFilter,)
+    found_by = ("user_id", "id")
     actions_detail = ("roll_back",)
     fieldsets = (
         (None, {"fields": ("activity", "user_id", "seq", "effective", "seized_at", "expires_at")}),
@@ -78,6 +76,10 @@ class CouponAdmin(ReadOnlyAdmin):
     @display(description=_("status"))
     def effective(self, obj: Coupon) -> str:
         return str(obj.effective_status(now=timezone.now()).label)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Coupon]:
+        coupons: QuerySet[Coupon] = super().get_queryset(request)
+        return coupons.prefetch_related("activity")
 
     @display(description=_("status"), label=COUPON_COLOURS)
     def show_status(self, obj: Coupon) -> tuple[str, str]:
@@ -128,12 +130,10 @@ class CouponAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Redemption)
-class RedemptionAdmin(ReadOnlyAdmin):
+class RedemptionAdmin(LedgerAdmin):
     """Every use and every roll-back, in the order in which they were entered."""
 
     list_display = ("id", "entry", "coupon_id", "user_id", "order_id", "order_amount", "discount", "payable",
                     "made_by", "created_at")  # fmt: skip
     list_filter = ("entry",)
-    search_fields = ("order_id__exact", "user_id__exact", "coupon__id__exact")
-    list_select_related = ("coupon",)
-    list_per_page = 50
+    found_by = ("order_id", "user_id", "coupon")

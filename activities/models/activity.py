@@ -92,6 +92,8 @@ class Activity(DiscountTerms):
         indexes = (
             models.Index(fields=["status", "ends_at"], name="activity_status_end"),
             models.Index(fields=["starts_at"], name="activity_start"),
+            # Every look into a wallet asks for those that are not settled: few, however many there ever were.
+            models.Index(fields=["settled_at"], name="activity_settled"),
         )
         constraints = (
             *DiscountTerms.constraints_for("activity"),

@@ -4,10 +4,14 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from activities.models.append_only import AppendOnlyQuerySet
+from activities.models.append_only import AppendOnly, AppendOnlyQuerySet
 
 
-class AuditEvent(models.Model):
+class AuditEventQuerySet(AppendOnlyQuerySet):
+    """Events, to read and to add to."""
+
+
+class AuditEvent(AppendOnly):
     """One change, export, decision or key: what it was before and what after.
 
     ``before`` and ``after`` hold the changed members only. ``request_id`` makes a change that staff may send twice
@@ -53,7 +57,7 @@ class AuditEvent(models.Model):
     reason = models.CharField(_("reason"), max_length=200, blank=True)
     request_id = models.CharField(max_length=64, null=True, unique=True, editable=False)  # noqa: DJ001 - unique, and most have none
 
-    objects = AppendOnlyQuerySet.as_manager()
+    objects = AuditEventQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("audit event")

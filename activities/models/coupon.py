@@ -24,9 +24,14 @@ class Coupon(DiscountTerms):
     status = models.CharField(_("status"), max_length=10, choices=CouponStatus, default=CouponStatus.UNUSED)
     seized_at = models.DateTimeField(_("seized at"))
     expires_at = models.DateTimeField(_("expires at"))
-    order_id = AsciiField(_("order"), max_length=64, blank=True, help_text=_("That redeemed it."))
+    # Database defaults: a worker of the version before inserts without these columns.
+    order_id = AsciiField(
+        _("order"), max_length=64, blank=True, default="", db_default="", help_text=_("That redeemed it.")
+    )
     redeemed_at = models.DateTimeField(_("redeemed at"), null=True, blank=True)
-    uses = models.PositiveIntegerField(_("uses"), default=0, help_text=_("Redemptions so far, rolled back ones too."))
+    uses = models.PositiveIntegerField(
+        _("uses"), default=0, db_default=0, help_text=_("Redemptions so far, rolled back ones too.")
+    )
 
     objects = CouponQuerySet.as_manager()
 
@@ -38,7 +43,9 @@ class Coupon(DiscountTerms):
         indexes = (
             models.Index(fields=["user_id", "id"], name="coupon_wallet"),
             models.Index(fields=["status", "expires_at"], name="coupon_expiry"),
-            models.Index(fields=["activity", "status"], name="coupon_activity_status"),
+            # The status first: by an index that begins with the activity its foreign key may be checked, and then each
+            # change of a status locks the activity's row and waits on drains.
+            models.Index(fields=["status", "activity"], name="coupon_status_activity"),
         )
         constraints = (
             *DiscountTerms.constraints_for("coupon"),

@@ -15,3 +15,10 @@ class AsciiField(models.CharField):
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         plain: Any = super().db_type(connection)
         return f"{plain} CHARACTER SET ascii COLLATE ascii_bin" if connection.vendor == "mysql" else str(plain)
+
+    def get_prep_value(self, value: Any) -> Any:
+        """Other text becomes its escapes, which match nothing: the server refuses to compare it."""
+        prepared = super().get_prep_value(value)
+        if isinstance(prepared, str) and not prepared.isascii():
+            return prepared.encode("ascii", "backslashreplace").decode()
+        return prepared

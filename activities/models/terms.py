@@ -57,6 +57,7 @@ class DiscountTerms(models.Model):
         max_digits=10,
         decimal_places=2,
         default=Decimal("0.00"),
+        db_default=Decimal("0.00"),
         validators=[MinValueValidator(Decimal("0.00"))],
         help_text=_("Yuan that stay to be paid, whatever the discount; 0 = an order may become free."),
     )

@@ -18,6 +18,7 @@ from setup import setup
 TEST = VAR / "test"
 
 ON_CLUSTER = ("tests/sync", "tests/activities", "tests/flow/test_walking_skeleton.py")
+BIG = ("-m", "big", "tests/big")
 CHECKS = (
     ("formatting", ["ruff", "format", "--check", "--quiet", "."]),
     ("ruff", ["ruff", "check", "--quiet", "."]),
@@ -133,6 +134,9 @@ def main(arguments: list[str]) -> int:
                 [*pytest, "--server", "cluster", *ON_CLUSTER], cwd=ROOT, env=env, stdin=subprocess.DEVNULL
             )
             tested = tested or again.returncode
+            step("A ledger of a million coupons: how few statements each call takes, by which index, over how few rows")
+            large = subprocess.run([*pytest, *BIG], cwd=ROOT, env=env, stdin=subprocess.DEVNULL)
+            tested = tested or large.returncode
     except KeyboardInterrupt:
         say("interrupted")
         return 130

@@ -456,6 +456,8 @@ def test_roll_back_needs_its_permission(client):
 def test_ledger_of_redemptions_is_looked_up_and_edited_by_nobody(staff):
     redeemed_coupon()
     entry = Redemption.objects.get()
+    for query in ("订单", "é A", "\\u8ba2", "0", "9" * 30):
+        assert list(staff.get("/admin/activities/redemption/", {"q": query}).context["cl"].result_list) == []
     for query in ("A", "7", str(entry.coupon_id)):
         found = staff.get("/admin/activities/redemption/", {"q": query}).context["cl"].result_list
         assert [row.pk for row in found] == [entry.pk]
@@ -515,6 +517,13 @@ class TestApiKeys:
         assert ApiKey.objects.filter(pk=key.pk).values("name", "scopes").get() == {
             "name": "checkout", "scopes": ["read"],
         }  # fmt: skip
+
+    def test_form_that_was_opened_before_a_revoke_does_not_undo_it(self, staff):
+        self.make(staff)
+        key = ApiKey.objects.get()
+        staff.post(f"/admin/activities/apikey/{key.pk}/revoke/")
+        assert staff.post(f"/admin/activities/apikey/{key.pk}/change/", {}).status_code == 403
+        assert ApiKey.objects.filter(revoked_at=None).count() == 0
 
     def test_viewer_may_neither_make_nor_revoke(self, client, staff):
         self.make(staff)

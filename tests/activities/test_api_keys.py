@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
+from django.db import OperationalError
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from activities.api_keys import ApiKeyInvalid, ApiKeyRefused, api_key_make, api_key_revoke, api_key_verify
@@ -69,6 +71,23 @@ def test_revoked_key_is_nobodys_at_once_and_its_name_is_not_given_again():
         make("checkout")
     key.refresh_from_db()
     assert (key.revoked_at, key.revoked_by) == (NOW, "boss")
+
+
+def test_key_that_somebody_else_made_meanwhile_is_refused_and_not_an_error(monkeypatch):
+    monkeypatch.setattr(ApiKey, "full_clean", lambda _self: None)  # it looked free
+    make("taken")
+    with pytest.raises(ApiKeyRefused, match="already"):
+        make("taken")
+
+
+def test_use_that_cannot_be_noted_is_no_reason_to_refuse(monkeypatch):
+    key, text = make()
+
+    def locked(_self, **_values):
+        raise OperationalError(1205, "Lock wait timeout exceeded")
+
+    monkeypatch.setattr(QuerySet, "update", locked)
+    assert api_key_verify(text=text, now=NOW).pk == key.pk
 
 
 @pytest.mark.parametrize(

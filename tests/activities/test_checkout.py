@@ -310,6 +310,10 @@ def test_l20_ledger_is_append_only(coupon):
         lambda: Redemption.objects.bulk_update([entry], ["discount"]),
         entry.save,
         lambda: entry.save(update_fields=["discount"]),
+        entry.delete,
+        lambda: Redemption.objects.bulk_create(
+            [entry], update_conflicts=True, update_fields=["discount"], unique_fields=["id"]
+        ),
     ):
         with pytest.raises(TypeError, match="neither changed nor deleted"):
             change()
@@ -424,6 +428,17 @@ def test_checkout_goes_on_while_redis_is_away_and_says_what_it_cannot_know(setti
     assert isinstance(give_back(coupon), Entered)
 
 
+def test_claim_of_a_voided_activity_is_void_and_not_on_its_way():
+    from seize.requests import SeizeRequest
+    from seize.services import coupon_seize
+
+    activity = offer()
+    coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
+    services.activity_void(activity_id=activity.pk, reason="x", now=timezone.now())
+    found = checkout.coupons_available(user_id=7, amount=D(199), now=timezone.now())
+    assert [refused.why for _coupon, refused in found.unusable] == [Unusable.COUPON_VOIDED]
+
+
 def test_available_looks_at_so_many_and_says_that_there_are_more(monkeypatch):
     monkeypatch.setattr(checkout, "HELD_MAX", 3)
     monkeypatch.setattr(checkout, "PAST_MAX", 2)
@@ -437,7 +452,7 @@ def test_available_looks_at_so_many_and_says_that_there_are_more(monkeypatch):
     assert not found.complete
 
 
-def test_counts_of_reasons_are_those_of_the_ledger(coupon):
+def test_five_uses_and_returns_are_ten_entries_one_turn_after_the_other(coupon):
     """A life in full: every entry is one of redeem or roll-back, alternating, one turn after the other."""
     for turn in range(1, 6):
         redeem(coupon, f"order-{turn}")

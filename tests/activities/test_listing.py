@@ -133,3 +133,18 @@ def test_list_write_loses_against_a_later_reader(raw):
     written = raw.get(LIST_KEY)
     assert desk.list_write(stamp_us=1, text="[]") is False
     assert raw.get(LIST_KEY) == written
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        (URL + "?tabb=ongoing", "'tabb'"),
+        (URL + "?tab=ongoing&tab=ongoing", "'tab' must be given once"),
+        (URL + "?tab=ongoing&page=2", "'page'"),
+        ("/market/consumer/activity/1?fields=name", "'fields'"),
+    ],
+)
+def test_unknown_or_repeated_parameter_is_refused_and_named(api, path, named):
+    response = api.get(path)
+    assert (response.status_code, response.json()["code"]) == (400, "INVALID_REQUEST")
+    assert named in response.json()["detail"]

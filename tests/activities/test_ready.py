@@ -55,6 +55,8 @@ def comparable(reply: Reply) -> tuple[int, dict[str, str], str]:
         (lambda _: get(LIST, If_None_Match='"x", W/"y"'), True),
         (lambda _: get(LIST + "?tab=nonsense"), False),
         (lambda _: get(LIST + "?tab=ongoing&a=b"), False),
+        (lambda _: get(LIST + "?tab=ongoing&tab=ongoing"), False),
+        (lambda _: get(LIST + "?"), True),
         (lambda _: get(LIST, method="HEAD"), False),
         (lambda _: get(LIST, method="POST"), False),
         (lambda _: get(LIST, Accept="text/html"), False),

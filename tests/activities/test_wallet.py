@@ -238,3 +238,10 @@ def test_one_coupon_can_be_seen_while_redis_is_away(shopper_api, settings):
     coupon = issued(DraftFactory(status="ACTIVE"))
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     assert shopper_api(7).get(f"/market/consumer/coupon/{coupon.pk}").status_code == 200
+
+
+@pytest.mark.parametrize(("query", "named"), [("curser=c1", "'curser'"), ("cursor=c1&cursor=c2", "given once")])
+def test_unknown_or_repeated_parameter_is_refused_and_named(shopper_api, query, named):
+    response = shopper_api(7).get(f"{URL}?{query}")
+    assert (response.status_code, response.json()["code"]) == (400, "INVALID_REQUEST")
+    assert named in response.json()["detail"]

@@ -1,12 +1,13 @@
 """Orders in the same instant on real MariaDB. First: that the harness can see a coupon used twice."""
 
+import threading
 import time
 from collections import Counter
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from activities import checkout, services
@@ -14,7 +15,7 @@ from activities.audit import Actor
 from activities.checkout import Entered, Refused
 from activities.contention import ContentionLost
 from activities.expiry import coupons_expire
-from activities.models import Coupon, Redemption
+from activities.models import Activity, Coupon, Redemption
 from tests.factories import DraftFactory, issued, offer
 from tests.race.conftest import crowd
 
@@ -123,6 +124,29 @@ def test_l20_twenty_parallel_roll_backs_give_the_coupon_back_once(coupon):
     assert Counter(map(outcome, results)) == {"entered": 1, "again": 19}
     ledger_is_consistent(coupon)
     assert (coupon.status, coupon.uses, Redemption.objects.count()) == ("UNUSED", 1, 2)
+
+
+def test_checkout_does_not_wait_on_a_drain_that_holds_the_activity(coupon):
+    """A lock on the activity's row, as a drain has it, that is let go only after the coupon was used and returned."""
+    locked, used = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            Activity.objects.select_for_update().get(pk=coupon.activity_id)
+            locked.set()
+            assert used.wait(30)
+        connection.close()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert locked.wait(30)
+    try:
+        assert outcome(redeem(coupon, "A")) == "entered"
+        assert outcome(give_back(coupon, "A")) == "entered"
+    finally:
+        used.set()
+        holder.join(30)
+    ledger_is_consistent(coupon)
 
 
 def test_redeem_and_roll_back_racing_leave_one_consistent_ledger(coupon):

@@ -329,7 +329,10 @@ def test_clients_that_never_send_their_body_take_no_thread_and_are_told_so(setti
     made = asgi.front()
     half = raw_request(
         path="/market/auth/token", body=b"{",
-        headers=(("Host", "localhost"), ("Content-Type", "application/json"), ("Content-Length", "100")),
+        headers=(
+            ("Host", "localhost"), ("Content-Type", "application/json"), ("Content-Length", "100"),
+            ("X-Request-ID", "abcd-1234.EF"), ("Accept-Language", "zh-CN"),
+        ),
     )  # fmt: skip
     with served(Counted(made.shortcuts, made.django), kind="protocol") as server:
         connections = [connect(server) for _ in range(5)]
@@ -342,6 +345,9 @@ def test_clients_that_never_send_their_body_take_no_thread_and_are_told_so(setti
             reply = read_reply(connection)
             assert (reply.status, json.loads(reply.body)["code"]) == (408, "REQUEST_TIMEOUT")
             assert reply.headers["connection"] == "close"
+            assert json.loads(reply.body)["instance"] == reply.headers["x-request-id"] == "abcd-1234.EF"
+            assert json.loads(reply.body)["title"] == "请求传输超时。"
+            assert reply.headers["content-language"] == "zh-hans"
             connection.close()
 
 
@@ -353,7 +359,9 @@ def test_body_that_is_too_long_is_refused_before_it_is_all_here(settings):
         headers=(("Host", "localhost"), ("Content-Type", "application/json"), ("Content-Length", "9000000")),
     )  # fmt: skip
     with served(Counted(made.shortcuts, made.django), kind="protocol") as server:
-        assert ask(server.port, request).status == 413
+        reply = ask(server.port, request)
+        assert (reply.status, json.loads(reply.body)["code"]) == (413, "TOO_LARGE")
+        assert json.loads(reply.body)["instance"] == reply.headers["x-request-id"]
 
 
 def test_press_leaves_no_cycle_for_the_collector_which_comes_seldom(monkeypatch):

@@ -1,6 +1,14 @@
 import pytest
+from django.http import QueryDict
 
-from seize.requests import RequestInvalid, RequestTooLarge, SeizeRequest, id_parse, seize_request_parse
+from seize.requests import (
+    RequestInvalid,
+    RequestTooLarge,
+    SeizeRequest,
+    id_parse,
+    query_parse,
+    seize_request_parse,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,3 +97,32 @@ def test_p17_body_that_names_a_user_says_which_field_is_wrong():
 @pytest.mark.parametrize("value", [True, 7.0, None, b"7", "", "07", "7\n", 0, -7, 2**63, [7]])
 def test_id_parse_takes_canonical_ids_only(value):
     assert id_parse(value) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "parsed"),
+    [("", {}), ("tab=a", {"tab": "a"}), ("tab=", {"tab": ""}), ("cursor=b&tab=a", {"tab": "a", "cursor": "b"})],
+)
+def test_known_parameters_are_taken_once_each(query, parsed):
+    assert query_parse(QueryDict(query), allowed=("tab", "cursor")) == parsed
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("tabb=a", "Unknown parameter 'tabb': only 'tab', 'cursor' can be given here."),
+        ("tab=a&x=", "Unknown parameter 'x'"),
+        ("tab=a&tab=a", "'tab' must be given once."),
+        ("Tab=a", "Unknown parameter 'Tab'"),
+        ("tab%00=a", r"Unknown parameter 'tab\\x00'"),
+        ("a" * 100 + "=1", "Unknown parameter '" + "a" * 40 + "'"),
+    ],
+)
+def test_unknown_or_repeated_parameter_is_refused_by_name(query, named):
+    with pytest.raises(RequestInvalid, match=named):
+        query_parse(QueryDict(query), allowed=("tab", "cursor"))
+
+
+def test_route_without_parameters_says_that_there_are_none():
+    with pytest.raises(RequestInvalid, match="Unknown parameter 'a': none can be given here"):
+        query_parse(QueryDict("a=b"))

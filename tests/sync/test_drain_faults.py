@@ -155,3 +155,26 @@ def test_s24_queues_of_different_activities_drain_side_by_side():
     assert lease.acquire()
     assert queue_drain(shard=3, batch_size=500, lease_ms=5000, budget_s=5).inserted == 1
     assert rows(first) == set()
+
+
+def test_claims_wait_while_the_table_has_a_column_that_this_version_does_not_know():
+    """After a migration and before the restart: a worker of the version before must not bury acknowledged coupons."""
+    activity = offer(stock_total=10)
+    for user_id in range(1, 4):
+        press(activity, user_id)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE activities_coupon ADD COLUMN newer INT NOT NULL")
+    try:
+        result = drain(activity)
+        assert (result.inserted, result.dead, result.deferred) == (0, 0, 3)
+        assert DeadLetter.objects.count() == 0
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE activities_coupon DROP COLUMN newer")
+    assert drain(activity).inserted == 3
+
+
+def test_columns_that_were_added_have_defaults_of_the_database_for_workers_of_the_version_before():
+    fields = {field.column: field for model in (Activity, Coupon) for field in model._meta.concrete_fields}
+    added = ("min_payable", "order_id", "uses")
+    assert [name for name in added if not fields[name].has_db_default()] == []

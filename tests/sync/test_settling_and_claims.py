@@ -91,3 +91,9 @@ def test_claim_on_an_unknown_activity_is_404_and_without_a_token_401(shopper_api
     url = f"/market/consumer/activity/{activity_id}/claim"
     assert shopper_api(7).get(url).status_code == 404
     assert api.get(url).status_code == 401
+
+
+def test_claim_takes_no_parameter(shopper_api):
+    response = shopper_api(7).get("/market/consumer/activity/1/claim?seq=1")
+    assert (response.status_code, response.json()["code"]) == (400, "INVALID_REQUEST")
+    assert "'seq'" in response.json()["detail"]
