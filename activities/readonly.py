@@ -12,7 +12,9 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Field, Model, Q, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
+from unfold.decorators import display
 
 from seize.requests import id_parse
 
@@ -48,6 +50,10 @@ class LedgerChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        rows = list(self.result_list)
+        for row in rows:
+            row.shopper_shown = shopper_shown(request, row.user_id)
+        self.result_list = rows
         if self.paginator.there_are_more:
             self.full_result_count = self.result_count  # or the heading would call the limit the number of results
 
@@ -68,6 +74,12 @@ class ReadOnlyAdmin(ModelAdmin):
         return False
 
 
+def shopper_shown(request: HttpRequest, user_id: int) -> str:
+    """A shopper's id as this person may see it: in full, or its last two digits, by which a caller is recognised."""
+    text = str(user_id)
+    return text if request.user.has_perm("activities.view_personal_data") else f"•••{text[-2:]}"
+
+
 class LedgerAdmin(ReadOnlyAdmin):
     """Rows of the ledger. ``found_by`` are the columns that a search looks into, each with an index of its own."""
 
@@ -78,6 +90,17 @@ class LedgerAdmin(ReadOnlyAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return LedgerChangeList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.shopper_shown = shopper_shown(request, row.user_id)
+        return row
+
+    @display(description=_("shopper"))
+    def show_shopper(self, obj: Any) -> str:
+        shown: str = obj.shopper_shown
+        return shown
 
     def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
         return self.found_by

@@ -57,6 +57,7 @@ CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
     "unfold",
+    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -425,9 +426,19 @@ UNFOLD = {
                 "items": [
                     {"title": _("Users"), "icon": "group", "link": reverse_lazy("admin:auth_user_changelist")},
                     {
+                        "title": _("Groups"),
+                        "icon": "groups",
+                        "link": reverse_lazy("admin:auth_group_changelist"),
+                    },
+                    {
                         "title": _("API keys"),
                         "icon": "key",
                         "link": reverse_lazy("admin:activities_apikey_changelist"),
+                    },
+                    {
+                        "title": _("Audit"),
+                        "icon": "history",
+                        "link": reverse_lazy("admin:activities_auditevent_changelist"),
                     },
                 ],
             },

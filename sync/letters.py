@@ -52,7 +52,7 @@ def _letter_decide(letter: DeadLetter, *, state: str, reason: str, by: Actor, no
         by=by,
         now=now,
         before={"state": DeadLetter.State.WAITING},
-        after={"state": state, "activity_id": letter.activity_id, "user_id": letter.user_id, "seq": letter.seq},
+        after={"state": state, "activity_id": letter.activity_id},
         reason=letter.decision_reason,
     )
     return letter

@@ -62,16 +62,16 @@ class RollBackForm(forms.Form):
 class CouponAdmin(LedgerAdmin):
     """Coupons, and a button for the one that an order should give back."""
 
-    list_display = ("id", "activity", "user_id", "seq", "show_status", "seized_at", "expires_at")
+    list_display = ("id", "activity", "show_shopper", "seq", "show_status", "seized_at", "expires_at")
     list_filter = (EffectiveCouponFilter,)
     found_by = ("user_id", "id")
     actions_detail = ("roll_back",)
     fieldsets = (
-        (None, {"fields": ("activity", "user_id", "seq", "effective", "seized_at", "expires_at")}),
+        (None, {"fields": ("activity", "show_shopper", "seq", "effective", "seized_at", "expires_at")}),
         (_("Use"), {"fields": ("order_id", "redeemed_at", "uses")}),
         (_("Discount"), {"fields": Coupon.TERMS}),
     )
-    readonly_fields = ("effective",)
+    readonly_fields = ("show_shopper", "effective")
 
     @display(description=_("status"))
     def effective(self, obj: Coupon) -> str:
@@ -133,7 +133,10 @@ class CouponAdmin(LedgerAdmin):
 class RedemptionAdmin(LedgerAdmin):
     """Every use and every roll-back, in the order in which they were entered."""
 
-    list_display = ("id", "entry", "coupon_id", "user_id", "order_id", "order_amount", "discount", "payable",
+    list_display = ("id", "entry", "coupon_id", "show_shopper", "order_id", "order_amount", "discount", "payable",
                     "made_by", "created_at")  # fmt: skip
+    fields = ("coupon", "activity", "show_shopper", "entry", "turn", "order_id", "order_amount", "discount", "payable",
+              "restored_to", "reason", "made_by", "created_at")  # fmt: skip
+    readonly_fields = ("show_shopper",)
     list_filter = ("entry",)
     found_by = ("order_id", "user_id", "coupon")
