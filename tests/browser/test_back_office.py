@@ -113,6 +113,6 @@ def test_back_office_speaks_chinese(staff, seen):
     boss = staff("boss", "boss", language="zh-CN")
     activity = offer(name="双十二")
     boss.goto(f"/admin/activities/activity/{activity.pk}/change/")
-    for text in ("暂停", "增加库存", "作废", "复制"):
+    for text in ("暂停", "追加库存", "作废", "复制"):
         assert boss.get_by_role("link", name=re.compile(text)).count() >= 1, text
     seen(boss, "activity-chinese")
