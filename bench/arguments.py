@@ -43,6 +43,11 @@ SECTIONS = {
         ("row_by_row", "multi_row", "load_data", "drain", "lag_p99_s", "backlog_100k_s"),
         "drain",
     ),
+    "checkout": Section(
+        "checkout",
+        "wallet and checkout over HTTP, with a million coupons in the ledger and with ten thousand",
+        ("my", "available", "redeem", "roll_back"),
+    ),
     "growth": Section("growth", "what a seize costs as the numbers grow", ("holders", "activities", "queue", "memory")),
     "openloop": Section("openloop", "latency at a given rate, and overload", ("gate",)),
 }  # fmt: skip

@@ -18,6 +18,7 @@ TITLES = {
     "server_us": "busy server CPU µs",
     "web_cpu_us": "web CPU µs",
     "redis_cpu_us": "Redis CPU µs",
+    "database_cpu_us": "MariaDB CPU µs",
     "cpu_us": "CPU µs",
 }
 COMPARED = ("rps", "rows_per_s", "us", "server_us", "cpu_us")  # columns with a ratio to the base row behind them
