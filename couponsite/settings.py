@@ -378,6 +378,7 @@ UNFOLD = {
     "SITE_SYMBOL": "confirmation_number",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("favicon.svg")}],
     "SHOW_HISTORY": True,
+    "DASHBOARD_CALLBACK": "couponsite.back_office.dashboard_callback",
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {
         "navigation": [
