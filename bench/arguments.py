@@ -50,6 +50,10 @@ SECTIONS = {
     ),
     "growth": Section("growth", "what a seize costs as the numbers grow", ("holders", "activities", "queue", "memory")),
     "openloop": Section("openloop", "latency at a given rate, and overload", ("gate",)),
+    "live": Section(
+        "live", "what 20 watchers of the live page cost the gate, and what counting does",
+        ("unwatched", "watched", "uncounted"), "unwatched",
+    ),
 }  # fmt: skip
 ROUNDS, ROUNDS_QUICK, ROUNDS_MAX = 3, 1, 99
 

@@ -244,6 +244,7 @@ CELERY_BEAT_MAX_LOOP_INTERVAL = 1
 SEIZE_GATE = env.bool("SEIZE_GATE", default=True)
 SEIZE_GATE_THREADS = env.int("SEIZE_GATE_THREADS", default=8)
 SEIZE_GATE_WAITING_MAX = env.int("SEIZE_GATE_WAITING_MAX", default=2048)
+SEIZE_COUNTS = env.bool("SEIZE_COUNTS", default=True)  # wins and refusals for the live page and the report
 WEB_THREADS = env.int("WEB_THREADS", default=8)
 WEB_WAITING_MAX = env.int("WEB_WAITING_MAX", default=256)
 WEB_BODY_MAX_BYTES = env.int("WEB_BODY_MAX_BYTES", default=5_000_000)
@@ -377,6 +378,7 @@ UNFOLD = {
     "SITE_SYMBOL": "confirmation_number",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("favicon.svg")}],
     "SHOW_HISTORY": True,
+    "DASHBOARD_CALLBACK": "couponsite.back_office.dashboard_callback",
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {
         "navigation": [

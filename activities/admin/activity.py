@@ -23,7 +23,7 @@ from activities.changes import CHANGES
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import Activity
 from activities.querysets import ActivityQuerySet
-from activities.statuses import EffectiveStatus
+from activities.statuses import UNPUBLISHED, EffectiveStatus
 from activities.workflow import ActivityRefused, activity_may
 from seize import desk
 
@@ -116,7 +116,7 @@ class ActivityAdmin(ModelAdmin):
     show_full_result_count = False
     compressed_fields = True
     warn_unsaved_form = True
-    actions_detail = (*CHANGES, "clone")
+    actions_detail = ("live", "report", *CHANGES, "clone")
     fieldsets = (
         (None, {"fields": ("name", "rules_text")}),
         (_("Discount"), {"fields": ("kind", "min_spend", "amount_off", "pay_percent", "max_off", "min_payable")}),
@@ -244,6 +244,8 @@ class ActivityAdmin(ModelAdmin):
         ]
 
     def _may(self, request: HttpRequest, activity: Activity, change: str, *, now: datetime) -> bool:
+        if change in ("live", "report"):
+            return activity.status not in UNPUBLISHED
         if change == "clone":
             return self.has_add_permission(request)
         if not request.user.has_perm(CHANGES[change].permission):
@@ -274,6 +276,16 @@ class ActivityAdmin(ModelAdmin):
             refusal=ActivityRefused,
             is_final=change == "void",
         )
+
+    @action(description=_("Live"), url_path="to-live")
+    def live(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The page of a sale under way; it stands above this app."""
+        return HttpResponseRedirect(reverse("activity-live", args=[object_id]))
+
+    @action(description=_("Report"), url_path="to-report")
+    def report(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What came of a sale; this page, too, stands above this app."""
+        return HttpResponseRedirect(reverse("activity-report", args=[object_id]))
 
     @action(description=_("Clone"), url_path="clone")
     def clone(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -23,6 +23,7 @@ from activities.models import Activity, Coupon, Redemption
 from seize.keys import SHARDS, queue_key
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
+from sync.models import DayCursor
 from sync.rebuild import activity_rebuild
 from tests.big import ledger
 from tests.big.ledger import ACTIVITIES, BIG_COUPONS, BIG_SHOPPER, COUPONS, HOUR, VOIDED_EVERY, Ledger
@@ -383,3 +384,37 @@ def test_page_of_one_coupon_is_found_by_its_id(staff):
     seen = asked(lambda: staff.get(url))
     assert seen.answer.status_code == 200
     held(seen, statements=7, coupon={"PRIMARY"}, rows=FEW)
+
+
+# -- The back office's first page, live page and report --------------------------------------------------------
+
+
+def test_report_and_live_page_read_the_rows_of_their_activity_alone(staff, big):
+    activity = Activity.objects.get(pk=big.activity_id(ACTIVITIES - 60))
+    entries = Redemption.objects.filter(activity=activity).count()
+    base = f"/admin/activities/activity/{activity.pk}"
+    seen = asked(lambda: staff.get(f"{base}/report/"))
+    assert seen.answer.context["report"].issued == activity.issued
+    assert seen.keys("activities_coupon") <= {"coupon_once", "coupon_status_activity", "coupon_expiry"}, str(seen)
+    assert seen.keys("activities_redemption") == {"redemption_activity"}, str(seen)
+    assert [step for step in seen.steps if step.access in ("ALL", "index")] == [], str(seen)
+    assert seen.read <= 8 * activity.issued + 2 * entries + 500, str(seen)
+    again = asked(lambda: staff.get(f"{base}/report/"))
+    assert again.read <= 2 * activity.issued + 2 * entries + 500, str(again)  # how it was won is remembered
+    live = asked(lambda: staff.get(f"{base}/live/fragment"))
+    assert live.answer.status_code == 200
+    held(live, statements=6, rows=FEW)
+
+
+def test_first_page_reads_what_came_since_the_last_count(staff):
+    seen = asked(lambda: staff.get("/admin/"))
+    assert seen.answer.context["board"].days is None  # a million is too much for a page
+    assert seen.read <= 400, str(seen)
+    highest = Coupon.objects.order_by("-pk").values_list("pk", flat=True)[0]
+    last = Redemption.objects.order_by("-pk").values_list("pk", flat=True)[0]
+    DayCursor.objects.create(pk=1, coupon_id=highest - 100, redemption_id=last - 50)
+    seen = asked(lambda: staff.get("/admin/"))
+    assert len(seen.answer.context["board"].days) == 14
+    assert len(seen.statements) <= 12, str(seen)
+    assert seen.keys("activities_coupon") | seen.keys("activities_redemption") <= {"PRIMARY"}, str(seen)
+    assert seen.read <= 1000, str(seen)
