@@ -49,6 +49,11 @@ class ActivityQuerySet(models.QuerySet["Activity"]):
         lately = now - timedelta(days=settings.LIST_ENDED_DAYS)
         return self.published().filter(starts_at__lt=soon, ends_at__gt=lately)
 
+    def overlapping(self, activity: "Activity", *, now: datetime) -> "ActivityQuerySet":
+        """Others that are approved or on offer while this one is, from ``now`` on."""
+        others = self.exclude(pk=activity.pk).filter(status__in=[ActivityStatus.APPROVED, *UNFINISHED])
+        return others.filter(starts_at__lt=activity.ends_at, ends_at__gt=max(activity.starts_at, now))
+
 
 class CouponQuerySet(models.QuerySet["Coupon"]):
     """Questions about coupons."""

@@ -29,6 +29,7 @@ from django.utils.translation import gettext as _
 
 from activities import admission
 from activities.audit import Action, Actor, event_record
+from activities.checklist import checklist_errors
 from activities.models import Activity
 from activities.statuses import UNPUBLISHED, EffectiveStatus
 
@@ -124,9 +125,9 @@ def sellable_check(activity: Activity, *, now: datetime) -> None:
 
     :raises ActivityRefused: over before it began, or not valid.
     """
-    if now >= activity.ends_at:
-        raise ActivityRefused(_("Its end has passed: move the end first."))
-    try:
+    if errors := checklist_errors(activity=activity, now=now):
+        raise ActivityRefused(" ".join(errors))
+    try:  # and what only the database knows
         activity.full_clean()
     except ValidationError as error:
         raise ActivityRefused(" ".join(error.messages)) from error

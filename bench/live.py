@@ -201,7 +201,8 @@ def fill() -> None:
     now = timezone.now()
     Activity.objects.create(
         id=ACTIVITY_ID, uid="bench", name="Sale", starts_at=now - timedelta(minutes=1),
-        ends_at=now + timedelta(hours=2), stock_total=STOCK, min_spend=100, amount_off=20, valid_days=7, status="ACTIVE", epoch=1,
+        ends_at=now + timedelta(hours=2), stock_total=STOCK, min_spend=100, amount_off=20, valid_days=7, status="ACTIVE",
+        epoch=1,
     )  # fmt: skip
     user = get_user_model().objects.create_superuser("watcher", password="watcher")
     session = SessionStore()

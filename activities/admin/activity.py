@@ -9,6 +9,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext
@@ -20,8 +21,10 @@ from activities import drafts
 from activities.actors import actor_of
 from activities.admission import STORE_FAULTS, desk_now
 from activities.changes import CHANGES
+from activities.checklist import Item, Level
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import Activity
+from activities.preview import activity_checklist, preview_cards
 from activities.querysets import ActivityQuerySet
 from activities.statuses import UNPUBLISHED, EffectiveStatus
 from activities.workflow import ActivityRefused, activity_may
@@ -35,6 +38,7 @@ STATUS_COLOURS = {
     EffectiveStatus.PAUSED: "warning",
     EffectiveStatus.VOIDED: "danger",
 }
+CHECKED = ("submit", "approve", "publish")  # before these the checklist's warnings are shown
 
 
 class EffectiveStatusFilter(admin.SimpleListFilter):
@@ -116,7 +120,7 @@ class ActivityAdmin(ModelAdmin):
     show_full_result_count = False
     compressed_fields = True
     warn_unsaved_form = True
-    actions_detail = ("live", "report", *CHANGES, "clone")
+    actions_detail = ("live", "report", "preview", *CHANGES, "clone")
     fieldsets = (
         (None, {"fields": ("name", "rules_text")}),
         (_("Discount"), {"fields": ("kind", "min_spend", "amount_off", "pay_percent", "max_off", "min_payable")}),
@@ -246,6 +250,8 @@ class ActivityAdmin(ModelAdmin):
     def _may(self, request: HttpRequest, activity: Activity, change: str, *, now: datetime) -> bool:
         if change in ("live", "report"):
             return activity.status not in UNPUBLISHED
+        if change == "preview":
+            return self.has_view_permission(request, activity)
         if change == "clone":
             return self.has_add_permission(request)
         if not request.user.has_perm(CHANGES[change].permission):
@@ -275,6 +281,7 @@ class ActivityAdmin(ModelAdmin):
             ),
             refusal=ActivityRefused,
             is_final=change == "void",
+            checklist=self._to_look_at(activity) if change in CHECKED else (),
         )
 
     @action(description=_("Live"), url_path="to-live")
@@ -286,6 +293,30 @@ class ActivityAdmin(ModelAdmin):
     def report(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What came of a sale; this page, too, stands above this app."""
         return HttpResponseRedirect(reverse("activity-report", args=[object_id]))
+
+    @staticmethod
+    def _to_look_at(activity: Activity) -> list[Item]:
+        items = activity_checklist(activity=activity, now=timezone.now())
+        return [item for item in items if item.level is not Level.OK]
+
+    @action(description=_("Preview"), url_path="preview")
+    def preview(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What a shopper will see, beside the checklist."""
+        activity = self.get_object(request, object_id)
+        if not self.has_view_permission(request, activity):
+            raise PermissionDenied
+        if activity is None:
+            raise Http404
+        context = {
+            **self.admin_site.each_context(request),
+            "title": gettext("Preview"),
+            "opts": self.opts,
+            "subject": activity,
+            "cards": preview_cards(activity=activity),
+            "checklist": activity_checklist(activity=activity, now=timezone.now()),
+            "back": reverse("admin:activities_activity_change", args=[activity.pk]),
+        }
+        return TemplateResponse(request, "admin/activity_preview.html", context)
 
     @action(description=_("Clone"), url_path="clone")
     def clone(self, request: HttpRequest, object_id: str) -> HttpResponse:
