@@ -1,11 +1,8 @@
 """The back office's live page, report and first page: permissions, forms of output, and nothing else."""
 
 import csv
-import hashlib
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -20,13 +17,12 @@ from django.utils.translation import gettext as _
 from django.views.generic import View
 
 from activities.models import Activity
+from couponsite.watching import Fragment, fragment_of, watcher_checked
 from seize.problems import title_now
 from sync.dashboard import dashboard_read
 from sync.live import Live, activity_live
 from sync.report import Report, activity_report
 
-FRAGMENT_S = 1.0  # so old may a fragment be: however many watch, a process makes one a second
-STALE_S = 10.0  # older than that none is shown
 SHOWN_S = 600  # of the live charts
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -55,7 +51,7 @@ class LivePage(ActivityPage):
 
     def get(self, request: HttpRequest, activity_id: int) -> HttpResponse:
         activity = Activity.objects.get(pk=activity_id)
-        fragment = _fragment(activity_id)
+        fragment = _fragment(request, activity_id)
         return self.page(
             "admin/sale/live.html",
             title=_("Live: %(activity)s") % {"activity": activity},
@@ -70,60 +66,22 @@ class LiveFragment(ActivityPage):
     """``…/live/fragment``: what changes; 304 while it has not."""
 
     def get(self, request: HttpRequest, activity_id: int) -> HttpResponse:
-        fragment = _fragment(activity_id)
+        fragment = _fragment(request, activity_id)
         unchanged = request.headers.get("If-None-Match") == fragment.etag
         response = HttpResponse(b"" if unchanged else fragment.body, status=304 if unchanged else 200)
         response["ETag"] = fragment.etag
         return response
 
 
-@dataclass(slots=True)
-class _Fragment:
-    """A fragment as it was made, and until when (monotonic s) it is fresh."""
-
-    until: float
-    etag: str
-    body: bytes
-
-
-_fragments: dict[tuple[int, str], _Fragment] = {}
-_making: dict[tuple[int, str], threading.Lock] = {}
-
-
-def _fragment(activity_id: int) -> _Fragment:
-    """The part that changes. While one thread makes it anew, the others take the one before, unless that is too old:
-
-    with a Redis that hangs it takes seconds, and watchers must not hold every thread for so long.
-    """
-    key = (activity_id, translation.get_language() or "")
-    made, now = _fragments.get(key), time.monotonic()
-    if made is not None and now < made.until:
-        return made
-    lock = _making.setdefault(key, threading.Lock())
-    must_wait = made is None or now > made.until + STALE_S
-    if not lock.acquire(blocking=must_wait):
-        assert made is not None
-        return made
-    try:
-        made = _fragments.get(key)
-        if made is None or time.monotonic() >= made.until:
-            made = _fragments[key] = _fragment_make(activity_id)
-            for old in [name for name, other in list(_fragments.items()) if other.until + 60 < now]:
-                _fragments.pop(old, None)
-                _making.pop(old, None)
-        return made
-    finally:
-        lock.release()
-
-
-def _fragment_make(activity_id: int) -> _Fragment:
-    body = _fragment_render(activity_live(activity_id=activity_id, now=timezone.now()))
-    return _Fragment(time.monotonic() + FRAGMENT_S, f'"{hashlib.sha256(body).hexdigest()[:24]}"', body)
-
-
-def fragments_forget() -> None:
-    """Make the next fragment anew: for tests, which change and look at once."""
-    _fragments.clear()
+def _fragment(request: HttpRequest, activity_id: int) -> Fragment:
+    """The fragment in this person's language; from now on the front may give it to them."""
+    if key := request.session.session_key:
+        watcher_checked(session=key, activity_id=activity_id)
+    return fragment_of(
+        activity_id,
+        translation.get_language() or "",
+        make=lambda: _fragment_render(activity_live(activity_id=activity_id, now=timezone.now())),
+    )
 
 
 def _fragment_render(live: Live) -> bytes:

@@ -23,10 +23,10 @@
   }
 
   const colour = (name) => getComputedStyle(document.querySelector(".sale")).getPropertyValue(`--${name}`).trim();
-  const clockOf = (second) => {
-    const at = new Date(second * 1000);
-    return [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
-  };
+  // In the site's time zone, as all other times of the back office, whatever the browser's is.
+  const offset = Number(document.body.dataset.adminUtcOffset) || 0;
+  const dateOf = (second) => new Date((second + offset) * 1000);
+  const clockOf = (second) => dateOf(second).toISOString().slice(11, 19);
 
   function options(isLegend) {
     return {
@@ -42,26 +42,28 @@
   }
 
   function chartMake(canvas, type, labels, datasets) {
+    for (const dataset of datasets) dress(dataset, type);
     const chart = new Chart(canvas, { type, data: { labels, datasets }, options: options(datasets.length > 1) });
-    charts.push({ chart, names: datasets.map((dataset) => dataset.colour) });
+    charts.push(chart);
     paint();
     return chart;
   }
 
+  function dress(dataset, type) {
+    dataset.borderColor = colour(dataset.colour);
+    dataset.backgroundColor = type === "line" ? "transparent" : colour(dataset.colour);
+  }
+
   function paint() {
-    for (const { chart, names } of charts) {
-      names.forEach((name, number) => {
-        const dataset = chart.data.datasets[number];
-        dataset.borderColor = colour(name);
-        dataset.backgroundColor = dataset.type === "line" || chart.config.type === "line" ? "transparent" : colour(name);
-      });
+    for (const chart of charts) {
+      for (const dataset of chart.data.datasets) dress(dataset, chart.config.type);
       chart.options.plugins.legend.labels.color = colour("faint");
       for (const axis of Object.values(chart.options.scales)) {
         axis.ticks.color = colour("faint");
         axis.border = { color: colour("line") };
         if (axis.grid.display !== false) axis.grid.color = colour("line");
       }
-      chart.update("none");
+      chart.update();
     }
   }
 
@@ -145,8 +147,7 @@
     const labels = [], data = [];
     const step = Math.max(width, Math.ceil((last - first + 1) / 400 / width) * width);
     for (let at = first; at <= last; at += step) {
-      const day = new Date(at * 1000);
-      labels.push(step >= 3600 ? `${two(day.getMonth() + 1)}-${two(day.getDate())} ${two(day.getHours())}h` : clockOf(at));
+      labels.push(step >= 3600 ? dateOf(at).toISOString().slice(5, 16).replace("T", " ") : clockOf(at));
       let sum = 0;
       for (let part = at; part < at + step; part += width) sum += values.get(part) || 0;
       data.push(sum);

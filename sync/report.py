@@ -107,6 +107,7 @@ def activity_report(*, activity_id: int, now: datetime) -> Report:
         else:
             report.rolled_back = number
             report.discount -= discount
+    report.discount = report.discount.quantize(ZERO)  # SQLite sums binary fractions
     try:
         report.counts = counts_of(activity=activity)
     except STORE_FAULTS:
@@ -162,7 +163,7 @@ def _facts_read(activity: Activity) -> Facts:
         rows=sums["rows"],
         first_at=sums["first"],
         last_at=sums["last"],
-        given=(sums["given"] or ZERO) if sums["priced"] == sums["rows"] else None,
+        given=(sums["given"] or ZERO).quantize(ZERO) if sums["priced"] == sums["rows"] else None,
         peak=peak,
         peak_at=None if peak_at is None else datetime.fromtimestamp(peak_at, tz=UTC),
         width_s=width_s,

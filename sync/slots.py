@@ -14,7 +14,8 @@ class Slot(Func):
 
     output_field = IntegerField()
     template_mysql = "TIMESTAMPDIFF(SECOND, '1970-01-01', %(expressions)s) DIV %(width_s)s"
-    template_sqlite = "CAST(strftime('%%s', %(expressions)s) AS INTEGER) / %(width_s)s"
+    # Of four signs one is left: Django formats this text, and then the whole statement.
+    template_sqlite = "CAST(strftime('%%%%s', %(expressions)s) AS INTEGER) / %(width_s)s"
 
     def __init__(self, column: str, *, width_s: int = 1) -> None:
         super().__init__(column, width_s=int(width_s))
