@@ -44,6 +44,12 @@ SECTIONS = {
         "drain",
     ),
     "growth": Section("growth", "what a seize costs as the numbers grow", ("holders", "activities", "queue", "memory")),
+    "export": Section(
+        "export",
+        "winners and redemptions of one activity as a stream: rows/s and peak memory",
+        ("winners", "redemptions"),
+        "winners",
+    ),
     "openloop": Section("openloop", "latency at a given rate, and overload", ("gate",)),
 }  # fmt: skip
 ROUNDS, ROUNDS_QUICK, ROUNDS_MAX = 3, 1, 99

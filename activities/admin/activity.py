@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -20,13 +20,16 @@ from unfold.decorators import action, display
 from activities import drafts
 from activities.actors import actor_of
 from activities.admission import STORE_FAULTS, desk_now
+from activities.audit import Action, event_record
 from activities.changes import CHANGES
 from activities.checklist import Item, Level
 from activities.confirmation import confirmation_button, confirmation_view
+from activities.exports import csv_stream, redemptions_export, winners_export
 from activities.models import Activity
 from activities.preview import activity_checklist, preview_cards
 from activities.querysets import ActivityQuerySet
-from activities.statuses import EffectiveStatus
+from activities.readonly import sees_in_full
+from activities.statuses import UNPUBLISHED, EffectiveStatus
 from activities.workflow import ActivityRefused, activity_may
 from seize import desk
 
@@ -38,6 +41,8 @@ STATUS_COLOURS = {
     EffectiveStatus.PAUSED: "warning",
     EffectiveStatus.VOIDED: "danger",
 }
+EXPORT = "activities.export_coupon"
+EXPORTS = {"winners": winners_export, "redemptions": redemptions_export}
 CHECKED = ("submit", "approve", "publish")  # before these the checklist's warnings are shown
 
 
@@ -120,7 +125,7 @@ class ActivityAdmin(ModelAdmin):
     show_full_result_count = False
     compressed_fields = True
     warn_unsaved_form = True
-    actions_detail = ("preview", *CHANGES, "clone")
+    actions_detail = ("preview", *CHANGES, "clone", {"title": _("Export"), "items": ["winners", "redemptions"]})
     fieldsets = (
         (None, {"fields": ("name", "rules_text")}),
         (_("Discount"), {"fields": ("kind", "min_spend", "amount_off", "pay_percent", "max_off", "min_payable")}),
@@ -250,6 +255,8 @@ class ActivityAdmin(ModelAdmin):
     def _may(self, request: HttpRequest, activity: Activity, change: str, *, now: datetime) -> bool:
         if change == "preview":
             return self.has_view_permission(request, activity)
+        if change in EXPORTS:
+            return activity.status not in UNPUBLISHED and request.user.has_perm(EXPORT)
         if change == "clone":
             return self.has_add_permission(request)
         if not request.user.has_perm(CHANGES[change].permission):
@@ -317,6 +324,36 @@ class ActivityAdmin(ModelAdmin):
         copy = drafts.activity_clone(activity_id=activity.pk, now=timezone.now(), by=actor_of(request))
         messages.success(request, gettext("This is the copy. Set its window, then submit it."))
         return HttpResponseRedirect(reverse("admin:activities_activity_change", args=[copy.pk]))
+
+    def export_of(self, request: HttpRequest, object_id: str, what: str) -> StreamingHttpResponse:
+        """Write down who takes what, and send the list as it is read."""
+        if not (request.user.has_perm(EXPORT) and self.has_view_permission(request)):
+            raise PermissionDenied
+        activity = self.get_object(request, object_id)
+        if activity is None:
+            raise Http404
+        now, in_full = timezone.now(), sees_in_full(request)
+        export = EXPORTS[what](activity=activity, in_full=in_full, now=now)
+        asked = {"what": what, "shoppers": "in full" if in_full else "masked", "rows": export.expected}
+        event_record(action=Action.EXPORT, subject=activity, by=actor_of(request), now=now, after=asked)
+        return StreamingHttpResponse(
+            csv_stream(header=export.header, rows=export.rows),
+            content_type="text/csv; charset=utf-8",
+            headers={
+                "Content-Disposition": f'attachment; filename="{export.file_name(activity_id=activity.pk, now=now)}"',
+                "Cache-Control": "no-store",
+            },
+        )
+
+    @action(description=_("Winners (CSV)"), url_path="winners")
+    def winners(self, request: HttpRequest, object_id: str) -> StreamingHttpResponse:
+        """Who has a coupon of it."""
+        return self.export_of(request, object_id, "winners")
+
+    @action(description=_("Redemptions (CSV)"), url_path="redemptions")
+    def redemptions(self, request: HttpRequest, object_id: str) -> StreamingHttpResponse:
+        """What became of its coupons at checkout."""
+        return self.export_of(request, object_id, "redemptions")
 
     submit = confirmation_button("submit", CHANGES["submit"].label)
     withdraw = confirmation_button("withdraw", CHANGES["withdraw"].label)
