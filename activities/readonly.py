@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 from unfold.decorators import display
 
+from activities.text import shopper_masked
 from seize.requests import id_parse
 
 COUNTED_MAX = 10_000
@@ -76,8 +77,12 @@ class ReadOnlyAdmin(ModelAdmin):
 
 def shopper_shown(request: HttpRequest, user_id: int) -> str:
     """A shopper's id as this person may see it: in full, or its last two digits, by which a caller is recognised."""
-    text = str(user_id)
-    return text if request.user.has_perm("activities.view_personal_data") else f"•••{text[-2:]}"
+    return str(user_id) if sees_in_full(request) else shopper_masked(user_id)
+
+
+def sees_in_full(request: HttpRequest) -> bool:
+    """Whether this person may see shoppers' ids as they are."""
+    return request.user.has_perm("activities.view_personal_data")
 
 
 class LedgerAdmin(ReadOnlyAdmin):

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.db.models import Q
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -19,6 +20,7 @@ from activities.audit import Actor
 from activities.changes import CHANGES
 from activities.contention import ContentionLost
 from activities.models import Activity, ApiKey, Coupon, Redemption
+from activities.statuses import EffectiveStatus
 from seize.queue import Entry
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
@@ -257,6 +259,50 @@ def test_l15_filter_uses_the_clock_and_search_finds_names(staff):
     }
     assert found == {"ended": ["over"], "ongoing": ["on"], "upcoming": []}
     assert [row.name for row in staff.get(LIST, {"q": "ove"}).context["cl"].result_list] == ["over"]
+
+
+def test_list_of_a_thousand_activities_takes_as_few_queries_on_every_page(staff, django_assert_max_num_queries):
+    now, hour = timezone.now(), timedelta(hours=1)
+    stored = [status for status, _label in Activity.Status.choices]
+    blank = DraftFactory.build()
+    fields = {name: getattr(blank, name) for name in drafts.DRAFT_FIELDS}
+    author = get_user_model().objects.get()
+    Activity.objects.bulk_create(
+        Activity(
+            **{
+                **fields,
+                "name": f"Sale {number:04}",
+                "status": stored[number % 8],
+                "starts_at": now + (2 * (number // 8 % 3) - 2.5) * hour,  # over, ongoing, upcoming
+                "ends_at": now + (2 * (number // 8 % 3) - 0.5) * hour,
+                "author": author,
+            }
+        )
+        for number in range(1000)
+    )
+    wanted = Activity.objects.get(name="Sale 0500")
+    pages = [
+        ({}, 1000),
+        ({"p": "20"}, 1000),
+        ({"o": "1"}, 1000),
+        *[
+            ({"effective": status}, sum(row.effective_status(now=now) == status for row in Activity.objects.all()))
+            for status in EffectiveStatus.values
+        ],
+        ({"q": "sale 0500"}, 1),
+        ({"q": str(wanted.pk)}, Activity.objects.filter(Q(pk=wanted.pk) | Q(name__contains=str(wanted.pk))).count()),
+        ({"q": "no such"}, 0),
+        ({"q": "x" * 300}, 0),
+        ({"q": "9" * 30}, 0),
+    ]
+    for asking, found in pages:
+        with django_assert_max_num_queries(12):
+            page = staff.get(LIST, asking)
+        rows = page.context["cl"].result_list
+        assert (page.status_code, page.context["cl"].result_count, len(rows)) == (200, found, min(found, 50)), asking
+        if "effective" in asking:
+            assert {row.effective_status(now=now) for row in rows} == {asking["effective"]}
+    assert wanted in staff.get(LIST, {"q": str(wanted.pk)}).context["cl"].result_list
 
 
 def test_list_is_readable_while_redis_is_down(staff, settings):

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from activities import readonly
+from activities import exports, readonly
 from activities.api_keys import api_key_make
 from activities.audit import Actor
 from activities.expiry import CHUNK, coupons_expire
@@ -418,3 +418,43 @@ def test_first_page_reads_what_came_since_the_last_count(staff):
     assert len(seen.statements) <= 12, str(seen)
     assert seen.keys("activities_coupon") | seen.keys("activities_redemption") <= {"PRIMARY"}, str(seen)
     assert seen.read <= 1000, str(seen)
+
+
+# -- Exports -----------------------------------------------------------------------------------------------
+
+
+def test_chunk_of_winners_is_found_by_the_index_that_keeps_coupons_once(big, monkeypatch):
+    """An activity has a thousand coupons here: each chunk reads its own rows, not those behind or before it."""
+    monkeypatch.setattr(exports, "CHUNK", 100)
+    activity = Activity.objects.get(pk=big.activity_id(500))
+    there = Coupon.objects.filter(activity=activity).count()
+    made = exports.winners_export(activity=activity, in_full=True, now=big.now)
+    seen = asked(lambda: list(made.rows))
+    assert [row[0] for row in seen.answer] == list(
+        Coupon.objects.filter(activity=activity).order_by("user_id", "seq").values_list("id", flat=True)
+    )
+    held(seen, statements=-(-there // 100) + 1, coupon={"coupon_once"}, rows=2 * there + FEW, counts=True, sorted_max=0)
+    assert max(statement.read for statement in seen.statements) <= 2 * 100 + 10, str(seen)
+
+
+def test_chunk_of_entries_is_found_by_the_index_of_the_activitys_entries(big, monkeypatch):
+    monkeypatch.setattr(exports, "CHUNK", 50)
+    activity = Activity.objects.get(pk=big.activity_id(500))
+    counted = asked(lambda: exports.redemptions_export(activity=activity, in_full=True, now=big.now))
+    there = Redemption.objects.filter(activity=activity).count()
+    assert counted.answer.expected == there > 200
+    held(counted, statements=1, redemption={"redemption_activity"}, rows=there + FEW)
+    seen = asked(lambda: list(counted.answer.rows))
+    assert [row[0] for row in seen.answer] == list(
+        Redemption.objects.filter(activity=activity).order_by("id").values_list("id", flat=True)
+    )
+    held(
+        seen,
+        statements=len(seen.statements),
+        redemption={"redemption_activity", "PRIMARY"},  # the newest entry of all is found by its id
+        rows=2 * there + FEW,
+        counts=True,
+        sorted_max=0,
+    )
+    assert len(seen.statements) <= there / 50 + 5, str(seen)
+    assert max(statement.read for statement in seen.statements) <= 2 * 50 + 10, str(seen)
