@@ -26,7 +26,9 @@ def button(page, name: str) -> None:
     page.locator("form button[type=submit]").last.click()
 
 
-def test_author_makes_and_submits_approver_approves_operator_runs_and_voids_a_sale(staff, worker, seen):
+def test_author_makes_previews_and_submits_approver_approves_operator_runs_watches_and_voids_a_sale(
+    staff, worker, seen
+):
     author, approver, operator = staff("ann", "author"), staff("bob", "approver"), staff("eve", "operator")
     start = timezone.localtime(timezone.now() - timedelta(minutes=5))
     end = start + timedelta(days=1)
@@ -42,6 +44,12 @@ def test_author_makes_and_submits_approver_approves_operator_runs_and_voids_a_sa
     activity = Activity.objects.get()
     assert (activity.status, activity.author.username) == ("DRAFT", "ann")
     seen(author, "draft")
+    page_of_draft = author.url
+    author.get_by_role("link", name="Preview", exact=True).first.click()
+    for text in ("20.00 off", "满100减20"):
+        assert author.get_by_text(text).count() >= 1, text
+    seen(author, "preview")
+    author.goto(page_of_draft)
     button(author, "Submit")
     activity.refresh_from_db()
     assert activity.status == "SUBMITTED"
@@ -63,11 +71,23 @@ def test_author_makes_and_submits_approver_approves_operator_runs_and_voids_a_sa
         operator.wait_for_timeout(50)
     assert isinstance(won, Won)
 
+    watched = staff("una", "operator", view="phone", scheme="dark")
+    live = f"/admin/activities/activity/{activity.pk}/live/"
+    watched.goto(live)
+    tile = watched.locator(".sale-card", has=watched.get_by_text("Won", exact=True)).locator(".sale-value").first
+    assert re.fullmatch(r"\D*1", tile.inner_text())
+
     operator.goto(page)
     button(operator, "Pause")
     assert press(activity, 2).refusal is Refusal.PAUSED
     button(operator, "Resume")
     assert isinstance(press(activity, 2), Won)
+    watched.wait_for_function(
+        "() => /\\D*2$/.test(document.querySelectorAll('.sale-value')[2].textContent)", timeout=10_000
+    )
+    refused = watched.locator(".sale-table", has=watched.get_by_text("PAUSED"))
+    refused.wait_for(timeout=10_000)  # the page moves by itself
+    seen(watched, "live")
     operator.get_by_role("link", name="Add stock", exact=True).first.click()
     operator.fill("[name=amount]", "5")
     operator.locator("form button[type=submit]").last.click()
@@ -81,6 +101,14 @@ def test_author_makes_and_submits_approver_approves_operator_runs_and_voids_a_sa
     activity.refresh_from_db()
     assert (activity.status, activity.void_reason) == ("VOIDED", "wrong price")
     seen(operator, "voided")
+    operator.goto(f"/admin/activities/activity/{activity.pk}/report/")
+    facts = {
+        row.split("\t")[0]: row.split("\t")[1]
+        for row in operator.locator(".sale-table tr").all_inner_texts()
+        if "\t" in row
+    }
+    assert (facts["Voided"], facts["Redeemed"], facts["Unused"]) == ("2", "0", "0")
+    seen(operator, "report")
 
 
 @pytest.mark.parametrize(("view", "scheme"), [("phone", "dark"), ("desk", "light")])
@@ -97,6 +125,11 @@ def test_main_pages_have_no_serious_violation_and_fit(staff, seen, view, scheme)
         "audit": "/admin/activities/auditevent/",
         "keys": "/admin/activities/apikey/",
         "health": "/admin/sync/health/",
+        "first page": "/admin/",
+        "live": f"/admin/activities/activity/{activity.pk}/live/",
+        "report": f"/admin/activities/activity/{activity.pk}/report/",
+        "preview": f"/admin/activities/activity/{draft.pk}/preview/",
+        "import": "/admin/activities/activity/import/",
     }
     found: dict[str, list[str]] = {}
     for name, path in pages.items():

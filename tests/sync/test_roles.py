@@ -21,6 +21,13 @@ PEOPLE = (*ROLES, "nobody")
 PAGES = {
     "activities/activity/": {"author", "approver", "operator", "support"},
     "activities/activity/{activity}/change/": {"author", "approver", "operator", "support"},
+    "activities/activity/{activity}/live/": {"author", "approver", "operator", "support"},
+    "activities/activity/{activity}/report/": {"author", "approver", "operator", "support"},
+    "activities/activity/{draft}/preview/": {"author", "approver", "operator", "support"},
+    "activities/activity/export/": {"author", "approver", "operator", "support"},
+    "activities/activity/import/": {"author"},
+    "activities/activity/{activity}/winners/": {"operator"},
+    "activities/activity/{activity}/redemptions/": {"operator"},
     "activities/activity/add/": {"author"},
     "activities/activity/{draft}/delete/": {"author"},
     "activities/coupon/": {"operator", "support"},
