@@ -117,6 +117,7 @@ LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_I18N = True
+FORMAT_MODULE_PATH = ["couponsite.formats"]
 USE_TZ = True
 TIME_ZONE = env("TIME_ZONE", default="Asia/Shanghai")
 

@@ -1,12 +1,15 @@
 """The back office as people use it: in a browser, by their roles."""
 
 import re
+import threading
+import time
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from services import wait_until
 
-from activities.models import Activity
+from activities.models import Activity, Coupon
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
@@ -109,6 +112,37 @@ def test_author_makes_previews_and_submits_approver_approves_operator_runs_watch
     }
     assert (facts["Voided"], facts["Redeemed"], facts["Unused"]) == ("2", "0", "0")
     seen(operator, "report")
+
+
+def test_pause_stops_a_sale_under_load_within_a_second_and_resume_goes_on(staff, worker):
+    activity = offer(name="Crowd", stock_total=1_000_000)
+    over, won = threading.Event(), []
+
+    def crowd() -> None:
+        user_id = 0
+        while not over.is_set():
+            user_id += 1
+            if isinstance(press(activity, user_id), Won):
+                won.append(time.monotonic())
+
+    thread = threading.Thread(target=crowd)
+    thread.start()
+    try:
+        operator = staff("eve", "operator")
+        operator.goto(f"/admin/activities/activity/{activity.pk}/change/")
+        button(operator, "Pause")
+        paused_at = time.monotonic()
+        operator.wait_for_timeout(2000)
+        assert len(won) > 100
+        assert [moment for moment in won if moment > paused_at + 1] == []
+        button(operator, "Resume")
+        operator.wait_for_timeout(1000)
+        assert max(won) > paused_at + 2
+    finally:
+        over.set()
+        thread.join(10)
+    wait_until(lambda: Coupon.objects.count() == len(won), seconds=20, what="every win in the ledger")
+    assert Activity.objects.get().issued == len(won)
 
 
 @pytest.mark.parametrize(("view", "scheme"), [("phone", "dark"), ("desk", "light")])

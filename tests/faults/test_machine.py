@@ -105,7 +105,9 @@ class Sale(RuleBasedStateMachine):
     def decide(self, replay: bool) -> None:
         letter = DeadLetter.objects.filter(activity_id=self.activity.pk, state="WAITING").first()
         with contextlib.suppress(LetterRefused):  # no room, or no such activity: one right end
-            (letter_replay if replay else letter_discard)(letter_id=letter.pk, reason="x", by="x", now=timezone.now())
+            (letter_replay if replay else letter_discard)(
+                letter_id=letter.pk, reason="x", by=Actor("x"), now=timezone.now()
+            )
             if not replay and letter.uid == self.activity.uid:
                 self.given_up.add((letter.user_id, letter.seq))
 
