@@ -10,6 +10,7 @@ from django.utils import timezone
 from services import wait_until
 
 from activities.models import Activity, Coupon
+from seize import counting
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
@@ -85,6 +86,7 @@ def test_author_makes_previews_and_submits_approver_approves_operator_runs_watch
     assert press(activity, 2).refusal is Refusal.PAUSED
     button(operator, "Resume")
     assert isinstance(press(activity, 2), Won)
+    counting.flush()  # as each process does every second
     watched.wait_for_function(
         "() => /\\D*2$/.test(document.querySelectorAll('.sale-value')[2].textContent)", timeout=10_000
     )
