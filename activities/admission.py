@@ -8,8 +8,9 @@ from celery import current_app
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from activities.checklist import Redis
 from activities.models import Activity, DiscountTerms
-from activities.statuses import ActivityStatus
+from activities.statuses import UNPUBLISHED, ActivityStatus
 from seize import desk, store
 from seize.keys import shard_of
 from seize.services import server_time
@@ -90,6 +91,18 @@ def _rebuild_hint(activity_id: int) -> None:
         )
     except OperationalError as fault:
         log.warning("no hint for activity %s, the dispatcher will see it: %s", activity_id, fault)
+
+
+def redis_state(activity: Activity) -> Redis:
+    """Whether Redis would sell this activity's coupons, were it on offer; a Redis that is away is an answer, too."""
+    try:
+        found = desk.shard_inspect(shard=shard_of(activity.pk), activity_ids=[activity.pk])
+    except STORE_FAULTS:
+        return Redis.AWAY
+    held = found.activities[activity.pk]
+    is_held = held.uid == activity.uid and held.gen == found.gen and not held.fence
+    ready = found.loaded if activity.status in UNPUBLISHED else is_held
+    return Redis.READY if ready else Redis.LOADING
 
 
 def list_publish() -> bool:

@@ -17,6 +17,7 @@ from django.db import IntegrityError, OperationalError, transaction
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
+from activities.audit import Action, Actor, event_record
 from activities.models import ApiKey
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class ApiKeyInvalid(Exception):
     """Not a key, not one of ours, or revoked: the caller is nobody."""
 
 
-def api_key_make(*, name: str, scopes: Sequence[str], made_by: str) -> tuple[ApiKey, str]:
+def api_key_make(*, name: str, scopes: Sequence[str], by: Actor, now: datetime) -> tuple[ApiKey, str]:
     """Make a key; returns its row and the key itself, which nobody can show again.
 
     :param scopes: of ``ApiKey.Scope``, at least one.
@@ -50,7 +51,7 @@ def api_key_make(*, name: str, scopes: Sequence[str], made_by: str) -> tuple[Api
         prefix=prefix,
         hashed=_hashed(secret),
         scopes=sorted(set(scopes)),
-        created_by=made_by[:150],
+        created_by=by.name[:150],
     )
     try:
         key.full_clean()
@@ -59,20 +60,24 @@ def api_key_make(*, name: str, scopes: Sequence[str], made_by: str) -> tuple[Api
     try:
         with transaction.atomic():
             key.save()
+            event_record(action=Action.KEY_MAKE, subject=key, by=by, now=now, after={"scopes": key.scopes})
     except IntegrityError as error:  # somebody else made it since it was checked
         raise ApiKeyRefused(_("There is a key of this name already.")) from error
     return key, f"csk_{prefix}_{secret}"
 
 
-def api_key_revoke(*, key_id: int, revoked_by: str, now: datetime) -> ApiKey:
+def api_key_revoke(*, key_id: int, by: Actor, now: datetime) -> ApiKey:
     """From now on the key is nobody's. It stays in the list, and its name is not given again: the ledger has it.
 
     :raises ApiKeyRefused: revoked already.
     """
-    unrevoked = ApiKey.objects.filter(pk=key_id, revoked_at=None)
-    if not unrevoked.update(revoked_at=now, revoked_by=revoked_by[:150]):
-        raise ApiKeyRefused(_("This key is revoked already."))
-    return ApiKey.objects.get(pk=key_id)
+    with transaction.atomic():
+        unrevoked = ApiKey.objects.filter(pk=key_id, revoked_at=None)
+        if not unrevoked.update(revoked_at=now, revoked_by=by.name[:150]):
+            raise ApiKeyRefused(_("This key is revoked already."))
+        key = ApiKey.objects.get(pk=key_id)
+        event_record(action=Action.KEY_REVOKE, subject=key, by=by, now=now)
+        return key
 
 
 def api_key_verify(*, text: str, now: datetime) -> ApiKey:

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from django.db import transaction
 
 from activities.admission import STORE_FAULTS
+from activities.audit import Action, Actor, event_record
 from activities.contention import ContentionLost, contention_retried
 from activities.coupons import coupon_of
 from activities.discounts import Quote, discount_quote
@@ -151,7 +152,7 @@ def _quote(coupon: Coupon, *, amount: Decimal, now: datetime) -> Quote | Refused
 
 
 def coupon_redeem(
-    *, coupon_id: int, user_id: int, order_id: str, order_amount: Decimal, made_by: str, now: datetime
+    *, coupon_id: int, user_id: int, order_id: str, order_amount: Decimal, by: Actor, now: datetime
 ) -> Written:
     """Use a shopper's coupon for an order: of many parallel orders exactly one gets it.
 
@@ -180,7 +181,7 @@ def coupon_redeem(
             Redemption.objects.create(
                 coupon=coupon, activity_id=coupon.activity_id, user_id=user_id, entry=Entry.REDEEM, turn=turn,
                 order_id=order_id, order_amount=order_amount, discount=quote.discount, payable=quote.payable,
-                made_by=made_by, created_at=now,
+                made_by=by.name[:150], created_at=now,
             )
         )  # fmt: skip
 
@@ -202,7 +203,7 @@ def _known_order(coupon: Coupon, order_id: str, order_amount: Decimal) -> Writte
     return Entered(redeemed, replay=True)
 
 
-def coupon_roll_back(*, coupon_id: int, order_id: str, reason: str, made_by: str, now: datetime) -> Written:
+def coupon_roll_back(*, coupon_id: int, order_id: str, reason: str, by: Actor, now: datetime) -> Written:
     """Give a coupon back that this order redeemed: once, whatever the path (the shopper, a time-out, staff, a refund).
 
     It becomes what it would be by now: unused, expired by the clock, or void with its activity.
@@ -226,14 +227,23 @@ def coupon_roll_back(*, coupon_id: int, order_id: str, reason: str, made_by: str
         )
         if not by_this_order.update(status=restored, order_id="", redeemed_at=None):
             return None
-        return Entered(
-            Redemption.objects.create(
-                coupon=coupon, activity_id=coupon.activity_id, user_id=coupon.user_id, entry=Entry.ROLL_BACK,
-                turn=redeemed.turn, order_id=order_id, order_amount=redeemed.order_amount,
-                discount=redeemed.discount, payable=redeemed.payable, restored_to=restored,
-                reason=reason, made_by=made_by, created_at=now,
-            )
+        entry = Redemption.objects.create(
+            coupon=coupon, activity_id=coupon.activity_id, user_id=coupon.user_id, entry=Entry.ROLL_BACK,
+            turn=redeemed.turn, order_id=order_id, order_amount=redeemed.order_amount,
+            discount=redeemed.discount, payable=redeemed.payable, restored_to=restored,
+            reason=reason, made_by=by.name[:150], created_at=now,
         )  # fmt: skip
+        if by.user_id is not None:  # a person; what services do is all in the ledger
+            event_record(
+                action=Action.ROLL_BACK,
+                subject=coupon,
+                by=by,
+                now=now,
+                before={"status": CouponStatus.REDEEMED, "order_id": order_id},
+                after={"status": restored},
+                reason=reason,
+            )
+        return Entered(entry)
 
     return _won(attempt)
 

@@ -1,6 +1,6 @@
 """Ask before a change: a page with a question and perhaps a form, then one domain call, then what came of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django import forms
@@ -14,6 +14,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext
 from unfold.decorators import action
 
+from activities.checklist import Item
 from activities.contention import ContentionLost
 
 
@@ -28,11 +29,13 @@ def confirmation_view(
     call: Callable[[dict[str, Any]], object],
     refusal: type[Exception],
     is_final: bool = False,
+    checklist: Sequence[Item] = (),
 ) -> HttpResponse:
     """The page, and after a valid POST the call and a redirect to the subject's page with a message.
 
     :param call: gets the form's cleaned data; ``refusal`` is what it raises for "not now", with the reason.
     :param is_final: cannot be undone, shown in red.
+    :param checklist: what to look at before saying yes.
     """
     opts = model_admin.opts
     back = reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[subject.pk])
@@ -56,6 +59,7 @@ def confirmation_view(
         "form": form,
         "back": back,
         "is_final": is_final,
+        "checklist": checklist,
     }
     return TemplateResponse(request, "admin/change_confirm.html", context)
 

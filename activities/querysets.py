@@ -9,7 +9,13 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 
-from activities.statuses import ActivityStatus, CouponStatus, effective_coupon_filter, effective_filter
+from activities.statuses import (
+    UNPUBLISHED,
+    ActivityStatus,
+    CouponStatus,
+    effective_coupon_filter,
+    effective_filter,
+)
 from seize.keys import SHARDS
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ class ActivityQuerySet(models.QuerySet["Activity"]):
 
     def published(self) -> "ActivityQuerySet":
         """Those that shoppers may ever have seen."""
-        return self.exclude(status=ActivityStatus.DRAFT)
+        return self.exclude(status__in=UNPUBLISHED)
 
     def watched(self) -> "ActivityQuerySet":
         """Those whose holders and stock must be right in Redis: published and not yet settled."""
@@ -42,6 +48,11 @@ class ActivityQuerySet(models.QuerySet["Activity"]):
         soon = now + timedelta(days=settings.PREHEAT_DAYS)
         lately = now - timedelta(days=settings.LIST_ENDED_DAYS)
         return self.published().filter(starts_at__lt=soon, ends_at__gt=lately)
+
+    def overlapping(self, activity: "Activity", *, now: datetime) -> "ActivityQuerySet":
+        """Others that are approved or on offer while this one is, from ``now`` on."""
+        others = self.exclude(pk=activity.pk).filter(status__in=[ActivityStatus.APPROVED, *UNFINISHED])
+        return others.filter(starts_at__lt=activity.ends_at, ends_at__gt=max(activity.starts_at, now))
 
 
 class CouponQuerySet(models.QuerySet["Coupon"]):

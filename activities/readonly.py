@@ -12,8 +12,11 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Field, Model, Q, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
+from unfold.decorators import display
 
+from activities.text import shopper_masked
 from seize.requests import id_parse
 
 COUNTED_MAX = 10_000
@@ -48,6 +51,10 @@ class LedgerChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        rows = list(self.result_list)
+        for row in rows:
+            row.shopper_shown = shopper_shown(request, row.user_id)
+        self.result_list = rows
         if self.paginator.there_are_more:
             self.full_result_count = self.result_count  # or the heading would call the limit the number of results
 
@@ -68,6 +75,16 @@ class ReadOnlyAdmin(ModelAdmin):
         return False
 
 
+def shopper_shown(request: HttpRequest, user_id: int) -> str:
+    """A shopper's id as this person may see it: in full, or its last two digits, by which a caller is recognised."""
+    return str(user_id) if sees_in_full(request) else shopper_masked(user_id)
+
+
+def sees_in_full(request: HttpRequest) -> bool:
+    """Whether this person may see shoppers' ids as they are."""
+    return request.user.has_perm("activities.view_personal_data")
+
+
 class LedgerAdmin(ReadOnlyAdmin):
     """Rows of the ledger. ``found_by`` are the columns that a search looks into, each with an index of its own."""
 
@@ -78,6 +95,17 @@ class LedgerAdmin(ReadOnlyAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return LedgerChangeList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.shopper_shown = shopper_shown(request, row.user_id)
+        return row
+
+    @display(description=_("shopper"))
+    def show_shopper(self, obj: Any) -> str:
+        shown: str = obj.shopper_shown
+        return shown
 
     def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
         return self.found_by

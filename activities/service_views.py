@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 from activities import checkout
 from activities import checkout_shapes as shapes
 from activities.admission import desk_now, unix_ms
+from activities.audit import Actor
 from activities.authentication import ApiKeyAuthentication, ScopeRequired, service_of
 from activities.discounts import Quote
 from activities.idempotency import idempotent_answer, kept_always
@@ -121,7 +122,7 @@ def _written(
     assert service is not None  # ScopeRequired
 
     def answer() -> Response:
-        written = write(**wanted.validated_data, made_by=service.made_by, now=desk_now())
+        written = write(**wanted.validated_data, by=Actor(service.made_by), now=desk_now())
         if isinstance(written, checkout.Refused):
             return _problem(request, _refusal(written))
         return Response(_entry_body(written.entry), 200 if written.replay else 201, headers=NO_STORE)

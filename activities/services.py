@@ -1,192 +1,101 @@
-"""What staff may do to an activity. Every change takes the row's lock, raises the version, and tells Redis.
-
-What may happen when:
-
-=========== ======= ======== ======= ======= ===== ======
-effective   publish pause    resume  stock   end   void
-=========== ======= ======== ======= ======= ===== ======
-draft       yes     –        –       –       –     –
-upcoming    –       yes      –       yes     yes   yes
-ongoing     –       yes      –       yes     yes   yes
-paused      –       –        yes     yes     yes   yes
-ended       –       –        –       –       –     –
-voided      –       –        –       –       –     –
-=========== ======= ======== ======= ======= ===== ======
-"""
+"""What staff do to an activity that is approved: put it on offer, pause it, add stock, move its end, withdraw it."""
 
 from datetime import datetime
-from functools import partial
 
-from django.core.exceptions import ValidationError
-from django.db import transaction
-from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from activities import admission
+from activities.audit import SYSTEM, Action, Actor
 from activities.contention import contention_retried
-from activities.models import STOCK_MAX, Activity
-from activities.statuses import ActivityStatus, EffectiveStatus
-
-DRAFT_FIELDS = (
-    "name",
-    "rules_text",
-    *Activity.TERMS,
-    "valid_days",
-    "valid_until",
-    "starts_at",
-    "ends_at",
-    "stock_total",
-    "per_user_limit",
-)
-
-LEGAL: dict[str, frozenset[EffectiveStatus]] = {
-    "publish": frozenset({EffectiveStatus.DRAFT}),
-    "pause": frozenset({EffectiveStatus.UPCOMING, EffectiveStatus.ONGOING}),
-    "resume": frozenset({EffectiveStatus.PAUSED}),
-    **dict.fromkeys(
-        ("add_stock", "change_end", "void"),
-        frozenset({EffectiveStatus.UPCOMING, EffectiveStatus.ONGOING, EffectiveStatus.PAUSED}),
-    ),
-}
-
-
-class ActivityRefused(Exception):
-    """The change is not allowed now; ``str()`` is the reason for the staff. Nothing was changed."""
-
-    def __init__(self, reason: str | Promise) -> None:
-        super().__init__(str(reason))
-
-
-def activity_may(*, activity: Activity, change: str, now: datetime) -> bool:
-    """Whether a change of ``LEGAL`` is allowed in the effective status at ``now``."""
-    return activity.effective_status(now=now) in LEGAL[change]
-
-
-def _activity_lock(*, activity_id: int, change: str, now: datetime) -> Activity:
-    """Lock the row and check the change against it, not against what a page showed."""
-    activity = Activity.objects.select_for_update().get(pk=activity_id)
-    if not activity_may(activity=activity, change=change, now=now):
-        status = activity.effective_status(now=now).label
-        raise ActivityRefused(_("This is not possible for an activity that is: %(status)s.") % {"status": status})
-    return activity
-
-
-def _activity_commit(activity: Activity, *fields: str) -> Activity:
-    """Write the named fields and nothing else, and tell Redis once it is committed."""
-    activity.version += 1
-    activity.save(update_fields=[*fields, "version"])
-    transaction.on_commit(partial(admission.activity_admit, activity_id=activity.pk))
-    return activity
-
-
-def draft_check(*, stored: Activity, version: int) -> None:
-    """Whether a form that was opened at ``version`` may still be saved.
-
-    :raises ActivityRefused: published or edited by somebody else since.
-    """
-    if stored.status != ActivityStatus.DRAFT:
-        raise ActivityRefused(_("It was published meanwhile: its terms are fixed now."))
-    if stored.version != version:
-        raise ActivityRefused(_("Somebody else changed it meanwhile: open it again."))
-
-
-def activity_draft_save(*, activity: Activity) -> Activity:
-    """Store a new draft, or the editable fields of one that is still a draft and as this form read it.
-
-    :raises ActivityRefused: published or edited by somebody else since ``activity`` was read.
-    """
-    if activity._state.adding:
-        activity.save()
-        return activity
-    with transaction.atomic():
-        stored = Activity.objects.select_for_update().get(pk=activity.pk)
-        draft_check(stored=stored, version=activity.version)
-        activity.version += 1
-        activity.save(update_fields=[*DRAFT_FIELDS, "version"])
-    return activity
+from activities.models import STOCK_MAX, Activity, AuditEvent
+from activities.statuses import ActivityStatus
+from activities.workflow import ActivityRefused, activity_changing, reason_check, sellable_check
 
 
 @contention_retried
-def activity_draft_delete(*, activity_id: int) -> None:
-    """Delete a draft that is still one.
+def activity_publish(*, activity_id: int, now: datetime, by: Actor = SYSTEM) -> Activity:
+    """Put an approved activity on offer: from ``starts_at`` by Redis' clock.
 
-    :raises ActivityRefused: published meanwhile: what shoppers may have seen stays.
+    :raises ActivityRefused: not approved, over before it began, or not valid.
     """
-    with transaction.atomic():
-        stored = Activity.objects.select_for_update().get(pk=activity_id)
-        if stored.status != ActivityStatus.DRAFT:
-            raise ActivityRefused(_("It was published meanwhile and cannot be deleted any more."))
-        stored.delete()
-
-
-@contention_retried
-def activity_publish(*, activity_id: int, now: datetime) -> Activity:
-    """Put a draft on offer: from ``starts_at`` by Redis' clock.
-
-    :raises ActivityRefused: not a draft, over before it began, or not valid.
-    """
-    with transaction.atomic():
-        activity = _activity_lock(activity_id=activity_id, change="publish", now=now)
-        if now >= activity.ends_at:
-            raise ActivityRefused(_("Its end has passed: move the end first."))
-        try:
-            activity.full_clean()
-        except ValidationError as error:
-            raise ActivityRefused(" ".join(error.messages)) from error
+    with activity_changing(Action.PUBLISH, activity_id=activity_id, by=by, now=now) as activity:
+        sellable_check(activity, now=now)
         activity.status = ActivityStatus.PENDING if now < activity.starts_at else ActivityStatus.ACTIVE
         admission.shard_unload(activity=activity)
-        return _activity_commit(activity, "status")
+    return activity
 
 
 @contention_retried
-def activity_pause(*, activity_id: int, now: datetime) -> Activity:
+def activity_pause(*, activity_id: int, now: datetime, by: Actor = SYSTEM) -> Activity:
     """Stop seizing at once, until it is resumed.
 
     :raises ActivityRefused: neither upcoming nor ongoing.
     """
-    with transaction.atomic():
-        activity = _activity_lock(activity_id=activity_id, change="pause", now=now)
+    with activity_changing(Action.PAUSE, activity_id=activity_id, by=by, now=now) as activity:
         activity.status = ActivityStatus.PAUSED
         admission.activity_close(activity=activity, state="paused")
-        return _activity_commit(activity, "status")
+    return activity
 
 
 @contention_retried
-def activity_resume(*, activity_id: int, now: datetime) -> Activity:
+def activity_resume(*, activity_id: int, now: datetime, by: Actor = SYSTEM) -> Activity:
     """Go on after a pause.
 
     :raises ActivityRefused: not paused.
     """
-    with transaction.atomic():
-        activity = _activity_lock(activity_id=activity_id, change="resume", now=now)
+    with activity_changing(Action.RESUME, activity_id=activity_id, by=by, now=now) as activity:
         activity.status = ActivityStatus.PENDING if now < activity.starts_at else ActivityStatus.ACTIVE
-        return _activity_commit(activity, "status")
+    return activity
+
+
+class _CarriedOut(Exception):
+    """This request was carried out before."""
 
 
 @contention_retried
-def activity_add_stock(*, activity_id: int, amount: int, now: datetime) -> Activity:
+def activity_add_stock(
+    *,
+    activity_id: int,
+    amount: int,
+    now: datetime,
+    by: Actor = SYSTEM,
+    expected_total: int | None = None,
+    request_id: str | None = None,
+) -> Activity:
     """Offer ``amount`` more coupons; the stock in Redis moves by the difference.
 
-    :raises ActivityRefused: over or voided, or not a sensible amount.
+    :param expected_total: the total that whoever asks has seen; another one by now is refused.
+    :param request_id: the same one again changes nothing: a form that was sent twice adds once.
+    :raises ActivityRefused: over or voided, not a sensible amount, or not the expected total.
     """
-    with transaction.atomic():
-        activity = _activity_lock(activity_id=activity_id, change="add_stock", now=now)
-        if amount < 1:
-            raise ActivityRefused(_("Stock can only be added: give a number from 1."))
-        if activity.stock_total + amount > STOCK_MAX:
-            raise ActivityRefused(_("An activity may have at most %(max)s coupons.") % {"max": STOCK_MAX})
-        activity.stock_total += amount
-        return _activity_commit(activity, "stock_total")
+    try:
+        with activity_changing(
+            Action.ADD_STOCK, activity_id=activity_id, by=by, now=now, request_id=request_id
+        ) as activity:
+            if request_id is not None and AuditEvent.objects.filter(request_id=request_id).exists():
+                raise _CarriedOut
+            if expected_total is not None and activity.stock_total != expected_total:
+                raise ActivityRefused(
+                    _("The total is %(total)s by now: somebody else added stock. Open the page again.")
+                    % {"total": activity.stock_total}
+                )
+            if amount < 1:
+                raise ActivityRefused(_("Stock can only be added: give a number from 1."))
+            if activity.stock_total + amount > STOCK_MAX:
+                raise ActivityRefused(_("An activity may have at most %(max)s coupons.") % {"max": STOCK_MAX})
+            activity.stock_total += amount
+    except _CarriedOut:
+        return Activity.objects.get(pk=activity_id)
+    return activity
 
 
 @contention_retried
-def activity_change_end(*, activity_id: int, ends_at: datetime, now: datetime) -> Activity:
+def activity_change_end(*, activity_id: int, ends_at: datetime, now: datetime, by: Actor = SYSTEM) -> Activity:
     """Move the end, earlier or later; an earlier end closes Redis before it is committed.
 
     :raises ActivityRefused: over or voided, or the new end is past, before the start, or after the validity.
     """
-    with transaction.atomic():
-        activity = _activity_lock(activity_id=activity_id, change="change_end", now=now)
+    with activity_changing(Action.CHANGE_END, activity_id=activity_id, by=by, now=now) as activity:
         if ends_at <= now:
             raise ActivityRefused(_("The end must lie in the future."))
         if ends_at <= activity.starts_at:
@@ -196,25 +105,22 @@ def activity_change_end(*, activity_id: int, ends_at: datetime, now: datetime) -
         if ends_at < activity.ends_at:
             admission.activity_close(activity=activity, state="paused")
         activity.ends_at = ends_at
-        return _activity_commit(activity, "ends_at")
+    return activity
 
 
 @contention_retried
-def activity_void(*, activity_id: int, reason: str, now: datetime) -> Activity:
+def activity_void(*, activity_id: int, reason: str, now: datetime, by: Actor = SYSTEM) -> Activity:
     """Withdraw an activity for good: seizing stops, unused coupons become void, waiting claims too.
 
     Coupons count as void from this commit on; their rows follow in chunks by ``sync.expire_coupons``.
 
-    :raises ActivityRefused: a draft, over or voided already, or no reason given.
+    :raises ActivityRefused: not published, over or voided already, or no reason given.
     """
-    with transaction.atomic():
-        activity = _activity_lock(activity_id=activity_id, change="void", now=now)
-        if not reason.strip():
-            raise ActivityRefused(_("Give a reason."))
+    with activity_changing(Action.VOID, activity_id=activity_id, by=by, now=now, reason=reason) as activity:
+        activity.void_reason = reason_check(reason)
         activity.status = ActivityStatus.VOIDED
-        activity.void_reason = reason.strip()[:200]
         admission.activity_close(activity=activity, state="voided")
-        return _activity_commit(activity, "status", "void_reason")
+    return activity
 
 
 def statuses_refresh(*, now: datetime) -> dict[str, int]:

@@ -13,6 +13,8 @@ class ActivityStatus(models.TextChoices):
     """What is stored."""
 
     DRAFT = "DRAFT", _("Draft")
+    SUBMITTED = "SUBMITTED", _("Submitted")
+    APPROVED = "APPROVED", _("Approved")
     PENDING = "PENDING", _("Pending")
     ACTIVE = "ACTIVE", _("Active")
     PAUSED = "PAUSED", _("Paused")
@@ -24,11 +26,20 @@ class EffectiveStatus(models.TextChoices):
     """What holds at an instant, as every list, page, filter and answer shows it."""
 
     DRAFT = "draft", _("Draft")
+    SUBMITTED = "submitted", _("Submitted")
+    APPROVED = "approved", _("Approved")
     UPCOMING = "upcoming", _("Upcoming")
     ONGOING = "ongoing", _("Ongoing")
     PAUSED = "paused", _("Paused")
     ENDED = "ended", _("Ended")
     VOIDED = "voided", _("Voided")
+
+
+UNPUBLISHED = {  # what no shopper has seen
+    ActivityStatus.DRAFT: EffectiveStatus.DRAFT,
+    ActivityStatus.SUBMITTED: EffectiveStatus.SUBMITTED,
+    ActivityStatus.APPROVED: EffectiveStatus.APPROVED,
+}
 
 
 class CouponStatus(models.TextChoices):
@@ -42,8 +53,8 @@ class CouponStatus(models.TextChoices):
 
 def activity_status(*, status: str, starts_at: Moment, ends_at: Moment, now: Moment) -> EffectiveStatus:
     """The effective status at ``now``; the end is exclusive. Datetimes or integers, all of one kind."""
-    if status == ActivityStatus.DRAFT:
-        return EffectiveStatus.DRAFT
+    if status in UNPUBLISHED:
+        return UNPUBLISHED[ActivityStatus(status)]
     if status == ActivityStatus.VOIDED:
         return EffectiveStatus.VOIDED
     if status == ActivityStatus.ENDED or now >= ends_at:
@@ -58,8 +69,8 @@ def effective_filter(*, effective: str, now: datetime) -> models.Q:
     stored = ActivityStatus
     running = models.Q(status__in=[stored.PENDING, stored.ACTIVE], ends_at__gt=now)
     match EffectiveStatus(effective):
-        case EffectiveStatus.DRAFT:
-            return models.Q(status=stored.DRAFT)
+        case EffectiveStatus.DRAFT | EffectiveStatus.SUBMITTED | EffectiveStatus.APPROVED:
+            return models.Q(status=effective.upper())
         case EffectiveStatus.VOIDED:
             return models.Q(status=stored.VOIDED)
         case EffectiveStatus.ENDED:

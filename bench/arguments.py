@@ -49,7 +49,17 @@ SECTIONS = {
         ("my", "available", "redeem", "roll_back"),
     ),
     "growth": Section("growth", "what a seize costs as the numbers grow", ("holders", "activities", "queue", "memory")),
+    "export": Section(
+        "export",
+        "winners and redemptions of one activity as a stream: rows/s and peak memory",
+        ("winners", "redemptions"),
+        "winners",
+    ),
     "openloop": Section("openloop", "latency at a given rate, and overload", ("gate",)),
+    "live": Section(
+        "live", "what 20 watchers of the live page cost the gate, and what counting does",
+        ("unwatched", "watched", "uncounted"), "unwatched",
+    ),
 }  # fmt: skip
 ROUNDS, ROUNDS_QUICK, ROUNDS_MAX = 3, 1, 99
 

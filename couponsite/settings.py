@@ -57,6 +57,8 @@ CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
     "unfold",
+    "unfold.contrib.filters",
+    "unfold.contrib.import_export",  # its templates before those of import_export
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -67,6 +69,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "django_celery_beat",
+    "import_export",
     "couponsite",
     "sync",
     "activities",
@@ -114,6 +117,7 @@ LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_I18N = True
+FORMAT_MODULE_PATH = ["couponsite.formats"]
 USE_TZ = True
 TIME_ZONE = env("TIME_ZONE", default="Asia/Shanghai")
 
@@ -243,6 +247,7 @@ CELERY_BEAT_MAX_LOOP_INTERVAL = 1
 SEIZE_GATE = env.bool("SEIZE_GATE", default=True)
 SEIZE_GATE_THREADS = env.int("SEIZE_GATE_THREADS", default=8)
 SEIZE_GATE_WAITING_MAX = env.int("SEIZE_GATE_WAITING_MAX", default=2048)
+SEIZE_COUNTS = env.bool("SEIZE_COUNTS", default=True)  # wins and refusals for the live page and the report
 WEB_THREADS = env.int("WEB_THREADS", default=8)
 WEB_WAITING_MAX = env.int("WEB_WAITING_MAX", default=256)
 WEB_BODY_MAX_BYTES = env.int("WEB_BODY_MAX_BYTES", default=5_000_000)
@@ -262,6 +267,7 @@ SYNC_LEASE_MS = 5_000
 SYNC_DRAIN_SECONDS = 2
 PREHEAT_DAYS = 31  # S15: running, or starting within one month
 LIST_ENDED_DAYS = 7
+SELF_APPROVAL = env.bool("SELF_APPROVAL", default=False)  # one person may make, submit and approve an activity
 LIST_CACHE_S = env.float("LIST_CACHE_S", default=1.0)
 
 # -- API ------------------------------------------------------------------------------------------
@@ -335,12 +341,13 @@ SIMPLE_JWT = {
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+BEHIND_PROXY = env.bool("BEHIND_PROXY", default=False)  # whose X-Forwarded-Proto and X-Forwarded-For are believed
 if not DEVELOPMENT:
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=True)
     SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]  # probes come without TLS from inside
     SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=3600)
-    if env.bool("BEHIND_PROXY", default=False):
+    if BEHIND_PROXY:
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 # -- Logging --------------------------------------------------------------------------------------
@@ -374,6 +381,7 @@ UNFOLD = {
     "SITE_SYMBOL": "confirmation_number",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("favicon.svg")}],
     "SHOW_HISTORY": True,
+    "DASHBOARD_CALLBACK": "couponsite.back_office.dashboard_callback",
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {
         "navigation": [
@@ -423,9 +431,19 @@ UNFOLD = {
                 "items": [
                     {"title": _("Users"), "icon": "group", "link": reverse_lazy("admin:auth_user_changelist")},
                     {
+                        "title": _("Groups"),
+                        "icon": "groups",
+                        "link": reverse_lazy("admin:auth_group_changelist"),
+                    },
+                    {
                         "title": _("API keys"),
                         "icon": "key",
                         "link": reverse_lazy("admin:activities_apikey_changelist"),
+                    },
+                    {
+                        "title": _("Audit"),
+                        "icon": "history",
+                        "link": reverse_lazy("admin:activities_auditevent_changelist"),
                     },
                 ],
             },

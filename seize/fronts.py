@@ -16,6 +16,7 @@ from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 from django.utils.translation import get_language_from_request
 
+from seize import counting
 from seize.frozen import settings_cached
 from seize.problems import CONTENT_TYPE, Problem
 from seize.requests import request_id
@@ -235,6 +236,7 @@ class Front:
         """Let go of everything, in the event loop: the server has stopped."""
         for shortcut in self.shortcuts:
             shortcut.close()
+        counting.flush()  # a server that ends by a signal runs no atexit
 
     def take(self, method: bytes, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> Ticket | None:
         """The ticket of the first shortcut that is sure of the request, or None."""

@@ -65,6 +65,20 @@ def drained_key(shard: int) -> str:
     return f"COUPON:DRAINED:{{{shard}}}"
 
 
+class CountKeys(NamedTuple):
+    """The keys in which an activity's outcomes are counted, in the order that ``count.lua`` takes them."""
+
+    counts: str
+    seconds: str
+    buckets: str
+
+
+def count_keys(activity_id: int) -> CountKeys:
+    """Hashes: how often each outcome; a ring of the last minutes by the second; the whole sale in buckets."""
+    tail = f"{{{shard_of(activity_id)}}}:{activity_id}"
+    return CountKeys(f"COUPON:COUNTS:{tail}", f"COUPON:COUNTS:SECONDS:{tail}", f"COUPON:COUNTS:BUCKETS:{tail}")
+
+
 def probe_key(shard: int) -> str:
     """String that probes write, to see that the shard's master takes writes."""
     return f"COUPON:PROBE:{{{shard}}}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from seize import store
+from seize import counting, store
 from seize.outcomes import Outcome, Refusal, Refused, Won
 from seize.requests import SeizeRequest
 
@@ -32,13 +32,18 @@ def coupons_seize(*, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> l
 
 
 def outcomes_of(activity_id: int, reply: store.SeizeReply) -> list[Outcome]:
-    """What each shopper of a call gets, in order."""
+    """What each shopper of a call gets, in order; counted here, where every way to seize comes by, once a call."""
     outcomes: list[Outcome] = []
+    told: counting.Told = {}
     for entry in reply.entries:
         if len(entry) == 4:
             outcomes.append(Won(activity_id, entry[1], entry[2], entry[3] == 1, reply.now_ms))
+            code = entry[3]  # 0 WON, 1 REPLAY
         else:
-            outcomes.append(Refused(activity_id, Refusal(entry[0]), entry[1], reply.starts_ms, reply.now_ms))
+            code = entry[0]
+            outcomes.append(Refused(activity_id, Refusal(code), entry[1], reply.starts_ms, reply.now_ms))
+        told[code] = told.get(code, 0) + 1
+    counting.count(activity_id, now_ms=reply.now_ms, told=told, is_known=reply.starts_ms > 0)
     return outcomes
 
 

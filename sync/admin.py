@@ -19,6 +19,7 @@ from django_celery_beat.models import (
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+from activities.actors import actor_of
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.readonly import ReadOnlyAdmin
 from sync.letters import LetterRefused, letter_discard, letter_replay
@@ -75,7 +76,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
             question=question,
             form=_ReasonForm(request.POST if request.method == "POST" else None),
             call=lambda data: decide(
-                letter_id=letter.pk, reason=data["reason"], by=request.user.get_username(), now=timezone.now()
+                letter_id=letter.pk, reason=data["reason"], by=actor_of(request), now=timezone.now()
             ),
             refusal=LetterRefused,
             is_final=change == "discard",

@@ -10,6 +10,7 @@ from django.db import DataError, IntegrityError, transaction
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
+from activities.audit import Action, Actor, event_record
 from activities.contention import contention_retried
 from activities.coupons import coupon_of
 from activities.models import Activity, Coupon
@@ -40,18 +41,28 @@ def _letter_lock(letter_id: int, *, reason: str) -> tuple[DeadLetter, Activity |
     return letter, activity
 
 
-def _letter_decide(letter: DeadLetter, *, state: str, reason: str, by: str, now: datetime) -> DeadLetter:
-    letter.state, letter.decision_reason, letter.decided_by, letter.decided_at = state, reason.strip()[:200], by, now
+def _letter_decide(letter: DeadLetter, *, state: str, reason: str, by: Actor, now: datetime) -> DeadLetter:
+    letter.state, letter.decision_reason, letter.decided_by = state, reason.strip()[:200], by.name[:150]
+    letter.decided_at = now
     letter.save(update_fields=["state", "decision_reason", "decided_by", "decided_at"])
+    replayed = state == DeadLetter.State.REPLAYED
+    event_record(
+        action=Action.LETTER_REPLAY if replayed else Action.LETTER_DISCARD,
+        subject=letter,
+        by=by,
+        now=now,
+        before={"state": DeadLetter.State.WAITING},
+        after={"state": state, "activity_id": letter.activity_id},
+        reason=letter.decision_reason,
+    )
     return letter
 
 
 @contention_retried
 @transaction.atomic
-def letter_replay(*, letter_id: int, reason: str, by: str, now: datetime) -> DeadLetter:
+def letter_replay(*, letter_id: int, reason: str, by: Actor, now: datetime) -> DeadLetter:
     """Turn a letter into the coupon that it claims, under the activity's row lock.
 
-    :param by: who decides, for the record.
     :raises LetterRefused: decided already, no claim, another activity, no room, or a conflict.
     """
     letter, activity = _letter_lock(letter_id, reason=reason)
@@ -76,10 +87,9 @@ def letter_replay(*, letter_id: int, reason: str, by: str, now: datetime) -> Dea
 
 @contention_retried
 @transaction.atomic
-def letter_discard(*, letter_id: int, reason: str, by: str, now: datetime) -> DeadLetter:
+def letter_discard(*, letter_id: int, reason: str, by: Actor, now: datetime) -> DeadLetter:
     """Give a claim up. The epoch rises with it, so that a rebuild frees its coupon; its seq is never reused.
 
-    :param by: who decides, for the record.
     :raises LetterRefused: decided already.
     """
     letter, activity = _letter_lock(letter_id, reason=reason)

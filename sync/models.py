@@ -121,3 +121,70 @@ class Reconciliation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.activity_id}: {self.state}"
+
+
+class SaleCounts(models.Model):
+    """What shoppers of an activity were told, kept each minute: Redis counts, and may be lost.
+
+    ``totals``: name of outcome → how often; ``buckets``: [first second, won, refused] lists, ``width_s`` seconds wide.
+    ``before`` holds both as they were when Redis began to count anew; ``life`` tells by what.
+    """
+
+    activity = models.OneToOneField(
+        Activity, models.CASCADE, primary_key=True, related_name="+", verbose_name=_("activity")
+    )
+    totals = models.JSONField(default=dict)
+    buckets = models.JSONField(default=list)
+    width_s = models.PositiveIntegerField(default=0)
+    life = models.CharField(max_length=40, blank=True)
+    before = models.JSONField(default=dict)
+    counted_at = models.DateTimeField()
+
+    class Meta:
+        verbose_name = _("counted outcomes")
+        verbose_name_plural = _("counted outcomes")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.activity_id}: {self.totals}"
+
+
+class DayTotals(models.Model):
+    """What the ledger entered of a day in the site's time zone: coupons won, redemptions, redemptions rolled back.
+
+    Counted once, in the order of ids, by ``sync.days``; what came since is read from the ledger itself.
+    """
+
+    day = models.DateField(primary_key=True)
+    won = models.PositiveIntegerField(default=0)
+    redeemed = models.PositiveIntegerField(default=0)
+    rolled_back = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        verbose_name = _("totals of a day")
+        verbose_name_plural = _("totals of a day")
+        default_permissions = ()
+        ordering = ("day",)
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.won}"
+
+
+class DayCursor(models.Model):
+    """How far ``DayTotals`` have counted: ids of the ledger's tables, and the highest ones seen at the last run.
+
+    What is seen now is counted by the next run: ids are given out before they are committed.
+    """
+
+    coupon_id = models.PositiveBigIntegerField(default=0)
+    coupon_seen = models.PositiveBigIntegerField(default=0)
+    redemption_id = models.PositiveBigIntegerField(default=0)
+    redemption_seen = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        verbose_name = _("totals of a day")
+        verbose_name_plural = _("totals of a day")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.coupon_id}, {self.redemption_id}"

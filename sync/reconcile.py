@@ -16,7 +16,8 @@ from django.db.models import Count, Max
 
 from activities.models import Activity, Coupon
 from activities.querysets import CouponQuerySet
-from activities.services import ActivityRefused, activity_pause
+from activities.services import activity_pause
+from activities.workflow import ActivityRefused
 from seize import desk, queue
 from seize.claims import claim_parse
 from seize.keys import shard_of

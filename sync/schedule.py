@@ -24,6 +24,7 @@ BEATS = (
     Beat(
         "sync.reconcile", 60, 50, "Hold Redis against the ledger; differences are reported, and repaired by a rebuild."
     ),
+    Beat("sync.keep_counts", 60, 50, "Counted outcomes for reports, and totals by the day, are kept in the ledger."),
     Beat("sync.expire_coupons", 60, 50, "Overdue coupons expire, coupons of voided activities become void."),
 )
 

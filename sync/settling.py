@@ -7,6 +7,7 @@ from activities.models import Activity
 from activities.statuses import ActivityStatus
 from seize import desk, queue
 from seize.keys import shard_of
+from sync.counts import activity_counts_keep
 from sync.models import DeadLetter
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ def activity_settle(*, activity: Activity, now: datetime) -> bool:
     if left is None or activity.stock_total - left != taken:
         log.warning("activity %s is not settled: stock %s, taken %s", activity.pk, left, taken)
         return False
+    activity_counts_keep(activity_id=activity.pk, uid=activity.uid, now=now)  # nobody looks at it again
     if not desk.settle(activity_id=activity.pk, uid=activity.uid, epoch=activity.epoch):
         return False
     Activity.objects.filter(pk=activity.pk, epoch=activity.epoch).update(settled_at=now)

@@ -6,7 +6,7 @@ from django.utils import timezone
 from activities import services
 from activities.expiry import coupons_expire
 from seize.services import server_time
-from sync import comparison, dispatch, reconcile, settling
+from sync import comparison, counts, days, dispatch, reconcile, settling
 
 
 @shared_task(name="sync.dispatch")
@@ -56,3 +56,9 @@ def reconcile_all() -> dict[str, int]:
 def expire_coupons() -> dict[str, int]:
     """Overdue coupons expire, those of voided activities become void. Conditional updates only."""
     return coupons_expire(now=server_time())
+
+
+@shared_task(name="sync.keep_counts")
+def keep_counts() -> dict[str, int]:
+    """What Redis counted is kept, and what the ledger entered is counted by the day. Repeating finds nothing new."""
+    return {"days": days.days_count(), "kept": counts.counts_keep(now=timezone.now())}

@@ -16,6 +16,7 @@ from rest_framework.test import APIClient
 from services import Valkey, port_pick, wait_until
 
 from couponsite.celery import app as celery_app
+from seize import counting
 from seize.tokens import access_token_issue
 
 if "TEST_FOLDER" not in os.environ:
@@ -163,6 +164,8 @@ def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _empty_redis(raw: redis.Redis) -> None:
+    counting.counter.forget()
+    counting.counter.every_s = 0  # tests write counts when they want to look
     raw.flushall()
     cache.clear()  # which lies on another server than the one for seizing when that is a cluster
 

@@ -39,9 +39,14 @@ def percent_terms() -> dict[str, object]:
     return {"kind": "PERCENT", "amount_off": None, "pay_percent": 80, "max_off": Decimal("50.00")}
 
 
+def approved(**fields: object) -> Activity:
+    """An activity that may be published."""
+    return DraftFactory(status="APPROVED", **fields)
+
+
 def offer(**fields: object) -> Activity:
     """A published activity that is loaded in Redis and listed; a fixed ``id`` puts it in a chosen shard."""
-    activity = DraftFactory(**fields)
+    activity = approved(**fields)
     services.activity_publish(activity_id=activity.pk, now=min(timezone.now(), activity.ends_at - timedelta(seconds=1)))
     activity_rebuild(activity_id=activity.pk)
     activity.refresh_from_db()

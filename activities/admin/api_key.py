@@ -14,6 +14,7 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminTextInputWidget
 
+from activities.actors import actor_of
 from activities.api_keys import ApiKeyRefused, api_key_make, api_key_revoke
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import ApiKey
@@ -72,7 +73,7 @@ class ApiKeyAdmin(ModelAdmin):
         }
         if form.is_valid():
             try:
-                key, text = api_key_make(**form.cleaned_data, made_by=request.user.get_username())
+                key, text = api_key_make(**form.cleaned_data, by=actor_of(request), now=timezone.now())
             except ApiKeyRefused as refused:
                 form.add_error(None, str(refused))
             else:
@@ -104,9 +105,7 @@ class ApiKeyAdmin(ModelAdmin):
             label=REVOKE,
             question=_("Refuse this key from now on? The service that uses it stops working. This cannot be undone."),
             form=forms.Form(request.POST if request.method == "POST" else None),
-            call=lambda _data: api_key_revoke(
-                key_id=key.pk, revoked_by=request.user.get_username(), now=timezone.now()
-            ),
+            call=lambda _data: api_key_revoke(key_id=key.pk, by=actor_of(request), now=timezone.now()),
             refusal=ApiKeyRefused,
             is_final=True,
         )

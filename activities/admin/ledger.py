@@ -13,6 +13,7 @@ from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from activities import checkout
+from activities.actors import actor_of
 from activities.admission import desk_now
 from activities.confirmation import confirmation_button, confirmation_view
 from activities.models import Coupon, Redemption
@@ -61,16 +62,16 @@ class RollBackForm(forms.Form):
 class CouponAdmin(LedgerAdmin):
     """Coupons, and a button for the one that an order should give back."""
 
-    list_display = ("id", "activity", "user_id", "seq", "show_status", "seized_at", "expires_at")
+    list_display = ("id", "activity", "show_shopper", "seq", "show_status", "seized_at", "expires_at")
     list_filter = (EffectiveCouponFilter,)
     found_by = ("user_id", "id")
     actions_detail = ("roll_back",)
     fieldsets = (
-        (None, {"fields": ("activity", "user_id", "seq", "effective", "seized_at", "expires_at")}),
+        (None, {"fields": ("activity", "show_shopper", "seq", "effective", "seized_at", "expires_at")}),
         (_("Use"), {"fields": ("order_id", "redeemed_at", "uses")}),
         (_("Discount"), {"fields": Coupon.TERMS}),
     )
-    readonly_fields = ("effective",)
+    readonly_fields = ("show_shopper", "effective")
 
     @display(description=_("status"))
     def effective(self, obj: Coupon) -> str:
@@ -106,7 +107,7 @@ class CouponAdmin(LedgerAdmin):
                 coupon_id=coupon.pk,
                 order_id=data["order_id"],
                 reason=data["reason"],
-                made_by=request.user.get_username(),
+                by=actor_of(request),
                 now=desk_now(),
             )
             if isinstance(written, checkout.Refused):
@@ -132,7 +133,10 @@ class CouponAdmin(LedgerAdmin):
 class RedemptionAdmin(LedgerAdmin):
     """Every use and every roll-back, in the order in which they were entered."""
 
-    list_display = ("id", "entry", "coupon_id", "user_id", "order_id", "order_amount", "discount", "payable",
+    list_display = ("id", "entry", "coupon_id", "show_shopper", "order_id", "order_amount", "discount", "payable",
                     "made_by", "created_at")  # fmt: skip
+    fields = ("coupon", "activity", "show_shopper", "entry", "turn", "order_id", "order_amount", "discount", "payable",
+              "restored_to", "reason", "made_by", "created_at")  # fmt: skip
+    readonly_fields = ("show_shopper",)
     list_filter = ("entry",)
     found_by = ("order_id", "user_id", "coupon")

@@ -2,8 +2,9 @@
 
 from activities.models.activity import STOCK_MAX, Activity, uid_make
 from activities.models.api_key import ApiKey
+from activities.models.audit import AuditEvent
 from activities.models.coupon import Coupon
 from activities.models.redemption import Redemption
 from activities.models.terms import DiscountTerms
 
-__all__ = ["STOCK_MAX", "Activity", "ApiKey", "Coupon", "DiscountTerms", "Redemption", "uid_make"]
+__all__ = ["STOCK_MAX", "Activity", "ApiKey", "AuditEvent", "Coupon", "DiscountTerms", "Redemption", "uid_make"]

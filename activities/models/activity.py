@@ -3,6 +3,7 @@
 import secrets
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -56,12 +57,37 @@ class Activity(DiscountTerms):
     epoch = models.PositiveBigIntegerField(_("epoch"), default=0, editable=False)
     settled_at = models.DateTimeField(_("settled at"), null=True, editable=False)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, editable=False, related_name="+", verbose_name=_("author")
+    )
+    submitted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        editable=False,
+        related_name="+",
+        verbose_name=_("submitted by"),
+    )
+    approved_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        editable=False,
+        related_name="+",
+        verbose_name=_("approved by"),
+    )
+    approved_alone = models.BooleanField(_("approved by its author"), default=False, editable=False)
+    rejection = models.CharField(_("reason for rejecting"), max_length=200, blank=True, editable=False)
 
     objects = ActivityQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("activity")
         verbose_name_plural = _("activities")
+        permissions = (
+            ("approve_activity", "Can approve and reject activities"),
+            ("operate_activity", "Can publish, pause, resume, extend and void activities"),
+        )
         ordering = ("-id",)
         indexes = (
             models.Index(fields=["status", "ends_at"], name="activity_status_end"),
@@ -77,6 +103,13 @@ class Activity(DiscountTerms):
             models.CheckConstraint(name="activity_stock_positive", condition=Q(stock_total__gte=1)),
             models.CheckConstraint(name="activity_limit_positive", condition=Q(per_user_limit__gte=1)),
             models.CheckConstraint(name="activity_starts_before_end", condition=Q(starts_at__lt=F("ends_at"))),
+            models.CheckConstraint(
+                name="activity_four_eyes",
+                condition=Q(approved_by=None)
+                | Q(approved_alone=True)
+                | (Q(author=None) | ~Q(approved_by=F("author")))
+                & (Q(submitted_by=None) | ~Q(approved_by=F("submitted_by"))),
+            ),
             models.CheckConstraint(
                 name="activity_one_validity",
                 condition=Q(valid_days__isnull=False, valid_days__gte=1, valid_until=None)

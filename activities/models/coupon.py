@@ -38,7 +38,11 @@ class Coupon(DiscountTerms):
     class Meta:
         verbose_name = _("coupon")
         verbose_name_plural = _("coupons")
-        permissions = (("roll_back_coupon", "Can roll back redemptions"),)
+        permissions = (
+            ("roll_back_coupon", "Can roll back redemptions"),
+            ("export_coupon", "Can export winners and redemptions"),
+            ("view_personal_data", "Can see shoppers' ids in full"),
+        )
         ordering = ("-id",)
         indexes = (
             models.Index(fields=["user_id", "id"], name="coupon_wallet"),
@@ -59,7 +63,7 @@ class Coupon(DiscountTerms):
         )
 
     def __str__(self) -> str:
-        return f"{self.activity_id}:{self.user_id}:{self.seq}"
+        return f"{self.pk} / {self.activity_id}"
 
     def effective_status(self, *, now: datetime) -> CouponStatus:
         """The status that holds at ``now``; reads the activity."""

@@ -59,6 +59,26 @@ def curl_find() -> None:
         fail("curl is missing: Debian: as root 'apt-get install curl'.")
 
 
+def browser_find() -> dict[str, str]:
+    """Where the browser of the tests is: Debian's Chromium, installed or unpacked below var/, or another one.
+
+    :raises SystemExit: code 2, with the line that says what to install.
+    """
+    names = ("chromium", "chromium-browser", "google-chrome")
+    unpacked = VAR / "chromium"
+    binary = unpacked / "usr/lib/chromium/chromium"
+    if not any(map(shutil.which, names)) and not binary.exists():
+        if debian.can_install():
+            debian.install("chromium", "fonts-wqy-zenhei", purpose="to test the pages in a browser")
+        elif debian.is_debian():
+            debian.unpack("chromium", "fonts-wqy-zenhei", into=unpacked, purpose="to test the pages in a browser")
+    if found := next(filter(None, map(shutil.which, names)), None):
+        return {"TEST_CHROMIUM": found}
+    if not binary.exists():
+        fail("chromium is missing: Debian: as root 'apt-get install chromium'; macOS: brew install --cask chromium.")
+    return {"TEST_CHROMIUM": str(binary), "TEST_CHROMIUM_LIBRARIES": debian.library_path(unpacked)}
+
+
 def lua_environment(unpacked: Path, *, version: str) -> dict[str, str]:
     """Where an unpacked Lua of this version finds its modules and libraries."""
     share = unpacked / "usr/share/lua" / version
@@ -116,6 +136,7 @@ def main(arguments: list[str]) -> int:
         "TEST_VALKEY_BINARY": valkey_binary(),
         "TEST_REDIS_BINARY": redis_binary(),
         "TEST_FOLDER": str(TEST),
+        **browser_find(),
         "DJANGO_SETTINGS_MODULE": "couponsite.settings",
         "ENV_FILE": os.devnull,
     }

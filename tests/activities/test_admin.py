@@ -9,23 +9,31 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.db.models import Q
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from activities import checkout, services
+from activities import checkout, drafts, services
 from activities.api_keys import api_key_verify
+from activities.audit import Actor
 from activities.changes import CHANGES
 from activities.contention import ContentionLost
 from activities.models import Activity, ApiKey, Coupon, Redemption
+from activities.statuses import EffectiveStatus
 from seize.queue import Entry
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
 from sync.models import DeadLetter
-from tests.factories import DraftFactory, drain, issued, offer
+from tests.factories import DraftFactory, approved, drain, issued, offer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIST = reverse("admin:activities_activity_changelist")
 PATHS = {
+    "submit": "submit",
+    "withdraw": "withdraw",
+    "approve": "approve",
+    "reject": "reject",
     "publish": "publish",
     "pause": "pause",
     "resume": "resume",
@@ -75,18 +83,31 @@ def messages_of(response) -> list[str]:
     return [str(message) for message in response.context["messages"]]
 
 
-def test_marketer_creates_a_draft_and_publishes_it(staff):
+@pytest.fixture
+def approver():
+    """Somebody else's browser."""
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("other", password="x"))
+    return client
+
+
+def test_marketer_creates_and_submits_a_draft_and_somebody_else_approves_it(staff, approver):
     blank = DraftFactory.build(name="Double Eleven")
     created = staff.post(reverse("admin:activities_activity_add"), form_of(blank), follow=True)
     assert created.status_code == 200
     draft = Activity.objects.get()
     assert (draft.name, draft.status, draft.issued) == ("Double Eleven", "DRAFT", 0)
-    asked = staff.get(url_of("publish", draft))
-    assert "Double Eleven" in asked.content.decode()
-    done = staff.post(url_of("publish", draft), {}, follow=True)
-    assert "Done" in messages_of(done)[0]
+    assert draft.author.username == "boss"
+    assert "Double Eleven" in staff.get(url_of("submit", draft)).content.decode()
+    assert "Done" in messages_of(staff.post(url_of("submit", draft), {}, follow=True))[0]
+    refused = staff.post(url_of("approve", draft), {}, follow=True)
+    assert "somebody else has to approve it" in messages_of(refused)[0]
     draft.refresh_from_db()
-    assert draft.status == "ACTIVE"
+    assert draft.status == "SUBMITTED"
+    approver.post(url_of("approve", draft), {})
+    staff.post(url_of("publish", draft), {})
+    draft.refresh_from_db()
+    assert (draft.status, draft.approved_by.username, draft.approved_alone) == ("ACTIVE", "other", False)
 
 
 @pytest.mark.parametrize(
@@ -114,13 +135,13 @@ def test_l03_bad_form_says_which_field_is_wrong_and_stores_nothing(staff, change
 
 def test_l05_form_that_was_opened_before_publishing_changes_nothing(staff):
     """The stale form: issued, status and terms stay what services and the drain made them."""
-    draft = DraftFactory()
+    draft = approved()
     stale = form_of(draft, name="Stale", stock_total="1", amount_off="99.00")
     services.activity_publish(activity_id=draft.pk, now=timezone.now())
     Activity.objects.filter(pk=draft.pk).update(issued=4)
     before = Activity.objects.filter(pk=draft.pk).values().get()
     response = staff.post(reverse("admin:activities_activity_change", args=[draft.pk]), stale, follow=True)
-    assert "published meanwhile" in response.content.decode()
+    assert "no draft any more" in response.content.decode()
     assert Activity.objects.filter(pk=draft.pk).values().get() == before
 
 
@@ -128,7 +149,7 @@ def test_form_that_somebody_else_overtook_says_so_and_keeps_the_input(staff):
     draft = DraftFactory(name="First")
     stale = form_of(draft, name="Second")
     draft.name = "Overtaken"
-    services.activity_draft_save(activity=draft)
+    drafts.activity_draft_save(now=timezone.now(), activity=draft)
     response = staff.post(reverse("admin:activities_activity_change", args=[draft.pk]), stale)
     assert response.status_code == 200
     assert "Somebody else changed it" in response.content.decode()
@@ -147,7 +168,9 @@ def test_draft_is_edited_by_its_form(staff):
 @pytest.mark.parametrize(
     ("status", "legal"),
     [
-        ("DRAFT", {"publish"}),
+        ("DRAFT", {"submit"}),
+        ("SUBMITTED", {"withdraw", "approve", "reject"}),
+        ("APPROVED", {"withdraw", "reject", "publish"}),
         ("ACTIVE", {"pause", "add_stock", "change_end", "void"}),
         ("PAUSED", {"resume", "add_stock", "change_end", "void"}),
         ("VOIDED", set()),
@@ -160,7 +183,8 @@ def test_only_legal_buttons_are_shown_and_others_refused_with_a_reason(staff, st
     assert {change for change in PATHS if f'href="{url_of(change, activity)}"' in page} == legal
     assert ('name="_save"' in page) is (status == "DRAFT")
     for change in set(PATHS) - legal:
-        data = {"amount": "5", "name": activity.name, "reason": "x", "ends_at_0": "2099-01-01", "ends_at_1": "00:00"}
+        data = {"amount": "5", "expected_total": "10", "request_id": change, "name": activity.name, "reason": "x"}
+        data |= {"ends_at_0": "2099-01-01", "ends_at_1": "00:00"}
         refused = staff.post(url_of(change, activity), data, follow=True)
         assert "not possible" in messages_of(refused)[0]
     activity.refresh_from_db()
@@ -184,7 +208,10 @@ def test_changes_with_parameters_check_them_first(staff):
 
 def test_stock_end_pause_resume_and_void_by_button(staff):
     activity = offer(name="Sale", stock_total=10)
-    staff.post(url_of("add_stock", activity), {"amount": "5"})
+    asked = staff.get(url_of("add_stock", activity)).context["form"]
+    form = {"amount": "5", **{name: asked[name].value() for name in ("expected_total", "request_id")}}
+    for _click in range(2):
+        staff.post(url_of("add_stock", activity), form)
     staff.post(url_of("pause", activity), {})
     activity.refresh_from_db()
     assert (activity.stock_total, activity.status) == (15, "PAUSED")
@@ -232,6 +259,50 @@ def test_l15_filter_uses_the_clock_and_search_finds_names(staff):
     }
     assert found == {"ended": ["over"], "ongoing": ["on"], "upcoming": []}
     assert [row.name for row in staff.get(LIST, {"q": "ove"}).context["cl"].result_list] == ["over"]
+
+
+def test_list_of_a_thousand_activities_takes_as_few_queries_on_every_page(staff, django_assert_max_num_queries):
+    now, hour = timezone.now(), timedelta(hours=1)
+    stored = [status for status, _label in Activity.Status.choices]
+    blank = DraftFactory.build()
+    fields = {name: getattr(blank, name) for name in drafts.DRAFT_FIELDS}
+    author = get_user_model().objects.get()
+    Activity.objects.bulk_create(
+        Activity(
+            **{
+                **fields,
+                "name": f"Sale {number:04}",
+                "status": stored[number % 8],
+                "starts_at": now + (2 * (number // 8 % 3) - 2.5) * hour,  # over, ongoing, upcoming
+                "ends_at": now + (2 * (number // 8 % 3) - 0.5) * hour,
+                "author": author,
+            }
+        )
+        for number in range(1000)
+    )
+    wanted = Activity.objects.get(name="Sale 0500")
+    pages = [
+        ({}, 1000),
+        ({"p": "20"}, 1000),
+        ({"o": "1"}, 1000),
+        *[
+            ({"effective": status}, sum(row.effective_status(now=now) == status for row in Activity.objects.all()))
+            for status in EffectiveStatus.values
+        ],
+        ({"q": "sale 0500"}, 1),
+        ({"q": str(wanted.pk)}, Activity.objects.filter(Q(pk=wanted.pk) | Q(name__contains=str(wanted.pk))).count()),
+        ({"q": "no such"}, 0),
+        ({"q": "x" * 300}, 0),
+        ({"q": "9" * 30}, 0),
+    ]
+    for asking, found in pages:
+        with django_assert_max_num_queries(12):
+            page = staff.get(LIST, asking)
+        rows = page.context["cl"].result_list
+        assert (page.status_code, page.context["cl"].result_count, len(rows)) == (200, found, min(found, 50)), asking
+        if "effective" in asking:
+            assert {row.effective_status(now=now) for row in rows} == {asking["effective"]}
+    assert wanted in staff.get(LIST, {"q": str(wanted.pk)}).context["cl"].result_list
 
 
 def test_list_is_readable_while_redis_is_down(staff, settings):
@@ -381,7 +452,7 @@ def test_dead_letter_is_not_decided_without_the_permission(client):
 def redeemed_coupon() -> Coupon:
     coupon = issued(DraftFactory(status="ACTIVE"))
     checkout.coupon_redeem(
-        coupon_id=coupon.pk, user_id=7, order_id="A", order_amount=Decimal(199), made_by="x", now=timezone.now()
+        coupon_id=coupon.pk, user_id=7, order_id="A", order_amount=Decimal(199), by=Actor("x"), now=timezone.now()
     )
     return coupon
 
@@ -406,9 +477,9 @@ def test_roll_back_of_a_page_opened_before_another_order_does_not_take_its_coupo
     asked = staff.get(url)
     assert 'name="order_id" value="A"' in asked.content.decode()
     now = timezone.now()
-    checkout.coupon_roll_back(coupon_id=coupon.pk, order_id="A", reason="x", made_by="x", now=now)
+    checkout.coupon_roll_back(coupon_id=coupon.pk, order_id="A", reason="x", by=Actor("x"), now=now)
     checkout.coupon_redeem(
-        coupon_id=coupon.pk, user_id=7, order_id="B", order_amount=Decimal(199), made_by="x", now=now
+        coupon_id=coupon.pk, user_id=7, order_id="B", order_amount=Decimal(199), by=Actor("x"), now=now
     )
     staff.post(url, {"reason": "shopper called", "order_id": "A"})
     coupon.refresh_from_db()

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from activities.api_keys import ApiKeyInvalid, ApiKeyRefused, api_key_make, api_key_revoke, api_key_verify
+from activities.audit import Actor
 from activities.models import ApiKey
 from seize.management.base import UsageError
 
@@ -19,7 +20,7 @@ NOW = timezone.now()
 
 
 def make(name: str = "checkout", scopes: tuple[str, ...] = ("read", "redeem")) -> tuple[ApiKey, str]:
-    return api_key_make(name=name, scopes=scopes, made_by="boss")
+    return api_key_make(name=name, scopes=scopes, by=Actor("boss"), now=NOW)
 
 
 def test_key_is_256_random_bits_of_which_only_a_hash_is_kept():
@@ -61,11 +62,11 @@ def test_what_is_not_exactly_the_key_is_nobodys(django_assert_num_queries):
 
 def test_revoked_key_is_nobodys_at_once_and_its_name_is_not_given_again():
     key, text = make()
-    api_key_revoke(key_id=key.pk, revoked_by="boss", now=NOW)
+    api_key_revoke(key_id=key.pk, by=Actor("boss"), now=NOW)
     with pytest.raises(ApiKeyInvalid):
         api_key_verify(text=text, now=NOW)
     with pytest.raises(ApiKeyRefused, match="revoked already"):
-        api_key_revoke(key_id=key.pk, revoked_by="other", now=NOW + timedelta(days=1))
+        api_key_revoke(key_id=key.pk, by=Actor("other"), now=NOW + timedelta(days=1))
     with pytest.raises(ApiKeyRefused):
         make("checkout")
     key.refresh_from_db()

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from activities import checkout, services
+from activities.audit import Actor
 from activities.checkout import Entered, Refused, Unusable, coupon_quote, coupon_redeem, coupon_roll_back
 from activities.contention import ContentionLost
 from activities.expiry import coupons_expire
@@ -29,14 +30,14 @@ def coupon() -> Coupon:
 
 def redeem(coupon: Coupon, order_id: str = "A", *, amount: str = "199.00", user_id: int = 7, now=None):
     return coupon_redeem(
-        coupon_id=coupon.pk, user_id=user_id, order_id=order_id, order_amount=D(amount), made_by="shop",
+        coupon_id=coupon.pk, user_id=user_id, order_id=order_id, order_amount=D(amount), by=Actor("shop"),
         now=now or timezone.now(),
     )  # fmt: skip
 
 
 def give_back(coupon: Coupon, order_id: str = "A", *, reason: str = "refund", now=None):
     return coupon_roll_back(
-        coupon_id=coupon.pk, order_id=order_id, reason=reason, made_by="shop", now=now or timezone.now()
+        coupon_id=coupon.pk, order_id=order_id, reason=reason, by=Actor("shop"), now=now or timezone.now()
     )
 
 

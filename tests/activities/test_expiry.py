@@ -10,6 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from activities import checkout, expiry
+from activities.audit import Actor
 from activities.expiry import coupons_expire
 from activities.models import Coupon
 from tests.factories import DraftFactory, issued
@@ -74,7 +75,7 @@ def test_coupon_that_is_redeemed_between_the_two_steps_of_expiry_stays_redeemed(
     def after_a_checkout(*, ids: list[int], status: str) -> int:
         if ids:
             checkout.coupon_redeem(
-                coupon_id=coupon.pk, user_id=7, order_id="A", order_amount=Decimal(50), made_by="x", now=now - HOUR
+                coupon_id=coupon.pk, user_id=7, order_id="A", order_amount=Decimal(50), by=Actor("x"), now=now - HOUR
             )
         return mark(ids=ids, status=status)
 

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from activities import readonly
+from activities.audit import Actor
 from activities.checkout import coupon_redeem, coupon_roll_back
 from activities.models import Activity, Coupon, Redemption
 from tests.factories import DraftFactory, issued
@@ -127,10 +128,10 @@ def test_entries_are_found_by_order_shopper_or_coupon(staff, activity):
             user_id=2**40 + user_id,
             order_id=f"A-{user_id}",
             order_amount=Decimal(199),
-            made_by="x",
+            by=Actor("x"),
             now=now,
         )
-    coupon_roll_back(coupon_id=coupons[1].pk, order_id="A-1", reason="r", made_by="x", now=now)
+    coupon_roll_back(coupon_id=coupons[1].pk, order_id="A-1", reason="r", by=Actor("x"), now=now)
     redeemed, other, given_back = Redemption.objects.order_by("id").values_list("id", flat=True)
     assert found(staff, REDEMPTIONS, q="A-1") == [given_back, redeemed]
     assert found(staff, REDEMPTIONS, q=str(2**40 + 2)) == [other]

@@ -15,6 +15,7 @@ from rest_framework.test import APIClient
 from activities import checkout, idempotency, services
 from activities.admission import unix_ms
 from activities.api_keys import api_key_make, api_key_revoke
+from activities.audit import Actor
 from activities.contention import ContentionLost
 from activities.models import ApiKey, Coupon, Redemption
 from seize.requests import SeizeRequest
@@ -29,7 +30,7 @@ IDEM = {"HTTP_IDEMPOTENCY_KEY": "8e03978e-40d5-43e8-bc93-6894a57f9324"}
 
 
 def client_of(*scopes: str, name: str = "checkout") -> APIClient:
-    _key, text = api_key_make(name=name, scopes=scopes, made_by="test")
+    _key, text = api_key_make(name=name, scopes=scopes, by=Actor("test"), now=timezone.now())
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Api-Key {text}")
     return client
@@ -151,7 +152,7 @@ class TestWhoMayCall:
 
     def test_revoked_key_is_refused_at_once(self, service, coupon):
         assert post(service, REDEEM, order(coupon, order_amount="1.00")).status_code == 409
-        api_key_revoke(key_id=ApiKey.objects.get().pk, revoked_by="x", now=timezone.now())
+        api_key_revoke(key_id=ApiKey.objects.get().pk, by=Actor("x"), now=timezone.now())
         assert post(service, REDEEM, order(coupon)).status_code == 401
         assert Redemption.objects.count() == 0
 

@@ -7,17 +7,17 @@ import pytest
 from django.db import OperationalError, transaction
 from django.utils import timezone
 
-from activities import admission, services
+from activities import admission, drafts, services
 from activities.contention import ContentionLost
 from activities.expiry import coupons_expire
 from activities.models import STOCK_MAX, Activity, Coupon
-from activities.services import ActivityRefused
 from activities.statuses import CouponStatus
+from activities.workflow import ActivityRefused, activity_may
 from seize import desk
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
-from tests.factories import DraftFactory, drain, offer
+from tests.factories import DraftFactory, approved, drain, offer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOUR = timedelta(hours=1)
@@ -38,7 +38,9 @@ CALLS = {
     "void": lambda activity, now: services.activity_void(activity_id=activity.pk, reason="wrong price", now=now),
 }
 LEGAL = {
-    "draft": {"publish"},
+    "draft": set(),
+    "submitted": set(),
+    "approved": {"publish"},
     "upcoming": {"pause", "add_stock", "change_end", "void"},
     "ongoing": {"pause", "add_stock", "change_end", "void"},
     "paused": {"resume", "add_stock", "change_end", "void"},
@@ -53,7 +55,13 @@ def activity_that_is(effective: str) -> Activity:
         "upcoming": (now + HOUR, now + 2 * HOUR),
         "ended": (now - 2 * HOUR, now - HOUR),
     }.get(effective, (now - HOUR, now + HOUR))
-    stored = {"draft": "DRAFT", "paused": "PAUSED", "voided": "VOIDED"}.get(effective, "ACTIVE")
+    stored = {
+        "draft": "DRAFT",
+        "submitted": "SUBMITTED",
+        "approved": "APPROVED",
+        "paused": "PAUSED",
+        "voided": "VOIDED",
+    }.get(effective, "ACTIVE")
     return DraftFactory(starts_at=starts_at, ends_at=ends_at, status=stored)
 
 
@@ -64,7 +72,7 @@ def test_l05_only_legal_changes_pass_and_a_refused_one_changes_nothing(effective
     before = Activity.objects.filter(pk=activity.pk).values().get()
     now = timezone.now()
     legal = change in LEGAL[effective]
-    assert services.activity_may(activity=activity, change=change, now=now) is legal
+    assert activity_may(activity=activity, change=change, now=now) is legal
     if legal:
         assert CALLS[change](activity, now).version == before["version"] + 1
     else:
@@ -75,7 +83,7 @@ def test_l05_only_legal_changes_pass_and_a_refused_one_changes_nothing(effective
 
 
 def test_l13_published_activity_is_in_the_list_at_once(api):
-    draft = DraftFactory(name="Brand new")
+    draft = approved(name="Brand new")
     services.activity_publish(activity_id=draft.pk, now=timezone.now())
     [listed] = api.get("/market/consumer/activity/list").json()["results"]
     assert (listed["id"], listed["name"], listed["status"]) == (str(draft.pk), "Brand new", "ongoing")
@@ -85,7 +93,7 @@ def test_publishing_sends_a_hint_for_the_first_load_and_unknown_is_not_said_mean
     other = offer()
     desk.shard_token_write(shard=other.pk % 10, token="t")
     assert desk.shard_declare_loaded(shard=other.pk % 10, token="t")
-    draft = DraftFactory(id=other.pk + 10)
+    draft = approved(id=other.pk + 10)
     services.activity_publish(activity_id=draft.pk, now=timezone.now())
     assert press(draft).refusal is Refusal.NOT_READY
     newest = json.loads(broker.lindex("celery", 0))
@@ -170,12 +178,12 @@ def test_p19_row_that_stays_locked_is_tried_again_and_then_said_so(monkeypatch, 
     activity = offer()
     tries: list[int] = []
 
-    def locked(**_arguments: object) -> None:
+    def locked(*_arguments: object, **_named: object) -> None:
         tries.append(1)
         raise OperationalError(1205, "Lock wait timeout exceeded")
 
     with monkeypatch.context() as patched:
-        patched.setattr(services, "_activity_lock", locked)
+        patched.setattr(services, "activity_changing", locked)
         with pytest.raises(ContentionLost):
             CALLS[change](activity, timezone.now())
     assert len(tries) == 4
@@ -183,16 +191,16 @@ def test_p19_row_that_stays_locked_is_tried_again_and_then_said_so(monkeypatch, 
 
 
 def test_draft_that_was_published_meanwhile_is_not_deleted():
-    draft = DraftFactory()
+    draft = approved()
     services.activity_publish(activity_id=draft.pk, now=timezone.now())
     with pytest.raises(ActivityRefused):
-        services.activity_draft_delete(activity_id=draft.pk)
+        drafts.activity_draft_delete(now=timezone.now(), activity_id=draft.pk)
     assert Activity.objects.filter(pk=draft.pk).exists()
 
 
 @pytest.mark.parametrize("change", ["publish", "pause", "void"])
 def test_staff_can_act_while_redis_is_down_and_the_row_says_so(settings, change):
-    activity = DraftFactory() if change == "publish" else offer()
+    activity = approved() if change == "publish" else offer()
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     CALLS[change](activity, timezone.now())
     activity.refresh_from_db()
@@ -213,14 +221,14 @@ def test_draft_is_saved_only_as_it_was_read():
     draft = DraftFactory()
     mine, yours = Activity.objects.get(pk=draft.pk), Activity.objects.get(pk=draft.pk)
     mine.name = "Mine"
-    services.activity_draft_save(activity=mine)
+    drafts.activity_draft_save(now=timezone.now(), activity=mine)
     yours.name = "Yours"
     with pytest.raises(ActivityRefused):
-        services.activity_draft_save(activity=yours)
-    services.activity_publish(activity_id=draft.pk, now=timezone.now())
+        drafts.activity_draft_save(now=timezone.now(), activity=yours)
+    drafts.activity_submit(activity_id=draft.pk, now=timezone.now())
     mine.name = "Too late"
     with pytest.raises(ActivityRefused):
-        services.activity_draft_save(activity=mine)
+        drafts.activity_draft_save(now=timezone.now(), activity=mine)
     draft.refresh_from_db()
     assert draft.name == "Mine"
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from django.utils import timezone
 
+from activities.audit import Actor
 from activities.checkout import Entered, coupon_redeem, coupon_roll_back
 from activities.models import Coupon, Redemption
 from tests.factories import DraftFactory, issued, percent_terms
@@ -22,7 +23,7 @@ activity = DraftFactory(status="ACTIVE", min_spend=0, **{**percent_terms(), "max
 coupon = issued(activity)
 for number in range(300):
     amount = Decimal(random.randint(100, 10_000_000)) / 100
-    named = {"coupon_id": coupon.pk, "order_id": f"order-{number}", "made_by": "x", "now": timezone.now()}
+    named = {"coupon_id": coupon.pk, "order_id": f"order-{number}", "by": Actor("x"), "now": timezone.now()}
     redeemed = coupon_redeem(user_id=7, order_amount=amount, **named)
     assert isinstance(redeemed, Entered), (amount, redeemed)
     assert redeemed.entry.discount + redeemed.entry.payable == amount

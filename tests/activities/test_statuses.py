@@ -34,6 +34,8 @@ BOUNDARIES = [
     ("VOIDED", END + MS, "voided"),
     ("DRAFT", START, "draft"),
     ("DRAFT", END + MS, "draft"),
+    ("SUBMITTED", START, "submitted"),
+    ("APPROVED", END + MS, "approved"),
 ]
 
 

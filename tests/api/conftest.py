@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from activities import ready, services
 from activities.api_keys import api_key_make
+from activities.audit import Actor
 from activities.checkout import coupon_redeem, coupon_roll_back
 from activities.models import Activity
 from couponsite.asgi import front
@@ -72,14 +73,14 @@ def redeemable(on_offer):
         user_id=1001,
         order_id="2026-000122",
         order_amount=Decimal(199),
-        made_by="test",
+        by=Actor("test"),
         now=timezone.now(),
     )
-    coupon_roll_back(coupon_id=840, order_id="2026-000122", reason="test", made_by="test", now=timezone.now())
+    coupon_roll_back(coupon_id=840, order_id="2026-000122", reason="test", by=Actor("test"), now=timezone.now())
     return coupons
 
 
 @pytest.fixture
 def service_key(transactional_db) -> str:
     """A key that may do everything."""
-    return api_key_make(name="checkout", scopes=("read", "redeem"), made_by="test")[1]
+    return api_key_make(name="checkout", scopes=("read", "redeem"), by=Actor("test"), now=timezone.now())[1]

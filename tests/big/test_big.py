@@ -15,13 +15,15 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from activities import readonly
+from activities import exports, readonly
 from activities.api_keys import api_key_make
+from activities.audit import Actor
 from activities.expiry import CHUNK, coupons_expire
 from activities.models import Activity, Coupon, Redemption
 from seize.keys import SHARDS, queue_key
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
+from sync.models import DayCursor
 from sync.rebuild import activity_rebuild
 from tests.big import ledger
 from tests.big.ledger import ACTIVITIES, BIG_COUPONS, BIG_SHOPPER, COUPONS, HOUR, VOIDED_EVERY, Ledger
@@ -61,7 +63,7 @@ def _in_the_big_ledger(big, db, raw) -> None:
 
 @pytest.fixture
 def service() -> APIClient:
-    _key, text = api_key_make(name="checkout", scopes=["read", "redeem"], made_by="test")
+    _key, text = api_key_make(name="checkout", scopes=["read", "redeem"], by=Actor("test"), now=timezone.now())
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Api-Key {text}")
     client.get(f"{INNER}/available", {"user_id": "1", "amount": "1.00"})  # the first use in a minute is noted
@@ -382,3 +384,77 @@ def test_page_of_one_coupon_is_found_by_its_id(staff):
     seen = asked(lambda: staff.get(url))
     assert seen.answer.status_code == 200
     held(seen, statements=7, coupon={"PRIMARY"}, rows=FEW)
+
+
+# -- The back office's first page, live page and report --------------------------------------------------------
+
+
+def test_report_and_live_page_read_the_rows_of_their_activity_alone(staff, big):
+    activity = Activity.objects.get(pk=big.activity_id(ACTIVITIES - 60))
+    entries = Redemption.objects.filter(activity=activity).count()
+    base = f"/admin/activities/activity/{activity.pk}"
+    seen = asked(lambda: staff.get(f"{base}/report/"))
+    assert seen.answer.context["report"].issued == activity.issued
+    assert seen.keys("activities_coupon") <= {"coupon_once", "coupon_status_activity", "coupon_expiry"}, str(seen)
+    assert seen.keys("activities_redemption") == {"redemption_activity"}, str(seen)
+    assert [step for step in seen.steps if step.access in ("ALL", "index")] == [], str(seen)
+    assert seen.read <= 8 * activity.issued + 2 * entries + 500, str(seen)
+    again = asked(lambda: staff.get(f"{base}/report/"))
+    assert again.read <= 2 * activity.issued + 2 * entries + 500, str(again)  # how it was won is remembered
+    live = asked(lambda: staff.get(f"{base}/live/fragment"))
+    assert live.answer.status_code == 200
+    held(live, statements=6, rows=FEW)
+
+
+def test_first_page_reads_what_came_since_the_last_count(staff):
+    seen = asked(lambda: staff.get("/admin/"))
+    assert seen.answer.context["board"].days is None  # a million is too much for a page
+    assert seen.read <= 400, str(seen)
+    highest = Coupon.objects.order_by("-pk").values_list("pk", flat=True)[0]
+    last = Redemption.objects.order_by("-pk").values_list("pk", flat=True)[0]
+    DayCursor.objects.create(pk=1, coupon_id=highest - 100, redemption_id=last - 50)
+    seen = asked(lambda: staff.get("/admin/"))
+    assert len(seen.answer.context["board"].days) == 14
+    assert len(seen.statements) <= 12, str(seen)
+    assert seen.keys("activities_coupon") | seen.keys("activities_redemption") <= {"PRIMARY"}, str(seen)
+    assert seen.read <= 1000, str(seen)
+
+
+# -- Exports -----------------------------------------------------------------------------------------------
+
+
+def test_chunk_of_winners_is_found_by_the_index_that_keeps_coupons_once(big, monkeypatch):
+    """An activity has a thousand coupons here: each chunk reads its own rows, not those behind or before it."""
+    monkeypatch.setattr(exports, "CHUNK", 100)
+    activity = Activity.objects.get(pk=big.activity_id(500))
+    there = Coupon.objects.filter(activity=activity).count()
+    made = exports.winners_export(activity=activity, in_full=True, now=big.now)
+    seen = asked(lambda: list(made.rows))
+    assert [row[0] for row in seen.answer] == list(
+        Coupon.objects.filter(activity=activity).order_by("user_id", "seq").values_list("id", flat=True)
+    )
+    held(seen, statements=-(-there // 100) + 1, coupon={"coupon_once"}, rows=2 * there + FEW, counts=True, sorted_max=0)
+    assert max(statement.read for statement in seen.statements) <= 2 * 100 + 10, str(seen)
+
+
+def test_chunk_of_entries_is_found_by_the_index_of_the_activitys_entries(big, monkeypatch):
+    monkeypatch.setattr(exports, "CHUNK", 50)
+    activity = Activity.objects.get(pk=big.activity_id(500))
+    counted = asked(lambda: exports.redemptions_export(activity=activity, in_full=True, now=big.now))
+    there = Redemption.objects.filter(activity=activity).count()
+    assert counted.answer.expected == there > 200
+    held(counted, statements=1, redemption={"redemption_activity"}, rows=there + FEW)
+    seen = asked(lambda: list(counted.answer.rows))
+    assert [row[0] for row in seen.answer] == list(
+        Redemption.objects.filter(activity=activity).order_by("id").values_list("id", flat=True)
+    )
+    held(
+        seen,
+        statements=len(seen.statements),
+        redemption={"redemption_activity", "PRIMARY"},  # the newest entry of all is found by its id
+        rows=2 * there + FEW,
+        counts=True,
+        sorted_max=0,
+    )
+    assert len(seen.statements) <= there / 50 + 5, str(seen)
+    assert max(statement.read for statement in seen.statements) <= 2 * 50 + 10, str(seen)

@@ -14,6 +14,7 @@ from django.db import connection
 from django.utils import timezone
 from services import Valkey, wait_until
 
+from activities.audit import Actor
 from activities.models import Activity, Coupon
 from seize import desk, queue, store
 from seize.keys import queue_key, seize_keys, shard_of
@@ -257,7 +258,7 @@ def test_adding_one_to_the_stock_on_discard_sells_too_many(record_property, tran
         activity_rebuild(activity_id=activity.pk)
         letter = DeadLetter.objects.get(activity_id=activity.pk)
         if protected:
-            letter_discard(letter_id=letter.pk, reason="x", by="x", now=timezone.now())
+            letter_discard(letter_id=letter.pk, reason="x", by=Actor("x"), now=timezone.now())
             activity_rebuild(activity_id=activity.pk)
         else:
             DeadLetter.objects.filter(pk=letter.pk).update(state="DISCARDED")

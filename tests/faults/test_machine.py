@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 )
 
 from activities import services
+from activities.audit import Actor
 from activities.models import Coupon
 from seize.keys import queue_key, seize_keys, shard_of
 from seize.outcomes import Refusal, Won
@@ -104,7 +105,9 @@ class Sale(RuleBasedStateMachine):
     def decide(self, replay: bool) -> None:
         letter = DeadLetter.objects.filter(activity_id=self.activity.pk, state="WAITING").first()
         with contextlib.suppress(LetterRefused):  # no room, or no such activity: one right end
-            (letter_replay if replay else letter_discard)(letter_id=letter.pk, reason="x", by="x", now=timezone.now())
+            (letter_replay if replay else letter_discard)(
+                letter_id=letter.pk, reason="x", by=Actor("x"), now=timezone.now()
+            )
             if not replay and letter.uid == self.activity.uid:
                 self.given_up.add((letter.user_id, letter.seq))
 
@@ -175,7 +178,7 @@ class Sale(RuleBasedStateMachine):
         for letter in DeadLetter.objects.filter(
             activity_id=self.activity.pk, uid=self.activity.uid, state=DeadLetter.State.WAITING
         ):
-            letter_replay(letter_id=letter.pk, reason="x", by="x", now=timezone.now())
+            letter_replay(letter_id=letter.pk, reason="x", by=Actor("x"), now=timezone.now())
         for _second in range(3):
             activity_mend(activity_id=self.activity.pk)
             services.admission.activity_admit(activity_id=self.activity.pk)

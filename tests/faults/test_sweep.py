@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 from services import wait_until
 
-from activities import admission, services
+from activities import admission, audit, services
 from activities.models import Activity, Coupon
 from activities.statuses import ActivityStatus
 from seize import queue
@@ -72,7 +72,7 @@ class Stage:
 
     def work(self, name: str):
         """A piece of the product's work on this activity."""
-        decision = {"letter_id": self.letter.pk, "reason": "x", "by": "x", "now": timezone.now()}
+        decision = {"letter_id": self.letter.pk, "reason": "x", "by": audit.SYSTEM, "now": timezone.now()}
         return {
             "drain": self.drain,
             "rebuild": lambda: rebuild.activity_rebuild(activity_id=self.activity.pk),

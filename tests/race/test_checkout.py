@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from activities import checkout, services
+from activities.audit import Actor
 from activities.checkout import Entered, Refused
 from activities.contention import ContentionLost
 from activities.expiry import coupons_expire
@@ -38,14 +39,14 @@ def in_a_thread(call, *arguments, **named):
 def redeem(coupon: Coupon, order_id: str):
     return in_a_thread(
         checkout.coupon_redeem,
-        coupon_id=coupon.pk, user_id=7, order_id=order_id, order_amount=D("199.00"), made_by="x", now=timezone.now(),
+        coupon_id=coupon.pk, user_id=7, order_id=order_id, order_amount=D("199.00"), by=Actor("x"), now=timezone.now(),
     )  # fmt: skip
 
 
 def give_back(coupon: Coupon, order_id: str):
     return in_a_thread(
         checkout.coupon_roll_back,
-        coupon_id=coupon.pk, order_id=order_id, reason="x", made_by="x", now=timezone.now(),
+        coupon_id=coupon.pk, order_id=order_id, reason="x", by=Actor("x"), now=timezone.now(),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from seize.keys import SeizeKeys
+from seize.keys import CountKeys, SeizeKeys
 from seize.outcomes import Refusal
 from seize.store import LUA_FOLDER
 
@@ -39,7 +39,7 @@ def test_header_names_every_key_and_argument_that_the_script_reads(path):
     assert re.search(r"^  ARGV +\S", header, re.MULTILINE)
     highest_key = max(int(number) for number in re.findall(r"KEYS\[(\d+)\]", code))
     assert highest_key == len(keys_of(header))
-    assert set(keys_of(header)) <= {*SeizeKeys._fields, "list", "list_stamp", "lease", "drained"}
+    assert set(keys_of(header)) <= {*SeizeKeys._fields, "list", "list_stamp", "lease", "drained", *CountKeys._fields}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -51,4 +51,4 @@ def test_scripts_reach_keys_only_through_their_parameters(path):
 
 
 def test_there_are_scripts():
-    assert len(FILES) == 16
+    assert len(FILES) == 17

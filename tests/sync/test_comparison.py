@@ -15,7 +15,7 @@ from seize.services import coupon_seize
 from sync import comparison
 from sync.comparison import ledger_compare, preheat_all
 from sync.rebuild import activity_rebuild
-from tests.factories import DraftFactory, drain, offer, shards_declare_loaded
+from tests.factories import DraftFactory, approved, drain, offer, shards_declare_loaded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -113,7 +113,7 @@ def test_flushall_just_before_the_stamp_leaves_the_shard_undeclared(raw, monkeyp
 
 def test_l13_lost_publish_is_found_within_one_comparison(monkeypatch, api):
     """Redis was down when it was published: nothing was written, no hint was sent."""
-    draft = DraftFactory()
+    draft = approved()
     with monkeypatch.context() as patched:
         patched.setattr("activities.admission.activity_admit", lambda **_: None)
         services.activity_publish(activity_id=draft.pk, now=timezone.now())

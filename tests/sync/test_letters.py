@@ -5,6 +5,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from activities import services
+from activities.audit import Actor
 from activities.models import Activity, Coupon
 from seize import desk
 from seize.keys import queue_key, shard_of
@@ -44,7 +45,7 @@ def overfull(raw):
 
 
 def decide(call, letter: DeadLetter, reason: str = "looked into it") -> DeadLetter:
-    return call(letter_id=letter.pk, reason=reason, by="support", now=timezone.now())
+    return call(letter_id=letter.pk, reason=reason, by=Actor("support"), now=timezone.now())
 
 
 def test_replay_waits_for_room_and_then_makes_the_coupon_once(overfull):

@@ -6,11 +6,10 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from activities.api_keys import ApiKeyRefused, api_key_make, api_key_revoke
+from activities.audit import COMMAND_LINE
 from activities.models import ApiKey
 from seize.management.base import Command as BaseCommand
 from seize.management.base import UsageError
-
-BY = "command line"
 
 
 class Command(BaseCommand):
@@ -38,10 +37,10 @@ class Command(BaseCommand):
                 found = ApiKey.objects.filter(name=revoked).first()
                 if found is None:
                     raise UsageError(f"there is no key named {revoked!r}.")
-                api_key_revoke(key_id=found.pk, revoked_by=BY, now=timezone.now())
+                api_key_revoke(key_id=found.pk, by=COMMAND_LINE, now=timezone.now())
                 self.stdout.write(f"revoked {revoked}")
                 return
-            _key, text = api_key_make(name=name, scopes=scopes.split(","), made_by=BY)
+            _key, text = api_key_make(name=name, scopes=scopes.split(","), by=COMMAND_LINE, now=timezone.now())
         except ApiKeyRefused as refused:
             raise UsageError(str(refused)) from refused
         self.stdout.write(text)

@@ -8,7 +8,8 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from activities import services
+from activities import drafts, services
+from activities.audit import COMMAND_LINE
 from activities.models import Activity
 from seize.management.base import Command as BaseCommand
 from seize.management.base import UsageError
@@ -48,8 +49,9 @@ class Command(BaseCommand):
         for activity, published_at in demo_activities(now=now):
             if Activity.objects.filter(name=activity.name).exists():
                 continue
-            services.activity_draft_save(activity=activity)
-            services.activity_publish(activity_id=activity.pk, now=published_at)
+            activity.status = Activity.Status.APPROVED
+            drafts.activity_draft_save(activity=activity, now=now, by=COMMAND_LINE)
+            services.activity_publish(activity_id=activity.pk, now=published_at, by=COMMAND_LINE)
             if activity.name.startswith("暂停中"):
-                services.activity_pause(activity_id=activity.pk, now=now)
+                services.activity_pause(activity_id=activity.pk, now=now, by=COMMAND_LINE)
             self.stdout.write(f"created activity {activity.pk}: {activity.name}")

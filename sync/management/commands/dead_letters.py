@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
+from activities.audit import Actor
 from activities.contention import ContentionLost
 from seize.management.base import Command as BaseCommand
 from seize.management.base import UsageError
@@ -36,7 +37,7 @@ class Command(BaseCommand):
         decide = letter_replay if options["what"] == "replay" else letter_discard
         for letter_id in options["id"]:
             try:
-                decide(letter_id=letter_id, reason=options["reason"], by=options["by"], now=timezone.now())
+                decide(letter_id=letter_id, reason=options["reason"], by=Actor(options["by"]), now=timezone.now())
             except (LetterRefused, ContentionLost) as refused:
                 raise UsageError(f"letter {letter_id}: {refused}") from refused
             self.stdout.write(f"letter {letter_id}: {options['what']} done")

@@ -1,0 +1,24 @@
+"""Who acts in the back office, by the request."""
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from activities.audit import Actor
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """The person who is logged in, and from where.
+
+    The address is the connection's own; a proxy in front is believed only where the site says so.
+    """
+    user_id = request.user.pk
+    return Actor(request.user.get_username(), user_id=user_id, address=client_address(request))
+
+
+def client_address(request: HttpRequest) -> str:
+    """The client's address, from a trusted proxy's ``X-Forwarded-For`` (its last entry) where there is one."""
+    if settings.BEHIND_PROXY:
+        forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
+        if forwarded:
+            return str(forwarded)
+    return str(request.META.get("REMOTE_ADDR", ""))

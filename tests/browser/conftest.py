@@ -1,0 +1,135 @@
+"""A real browser on the product as production serves it; whatever it asks of another host fails the test."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test import Client
+from playwright.sync_api import BrowserContext, Page
+
+from couponsite.asgi import front
+from sync.comparison import ledger_compare
+from sync.drain import queue_drain
+from sync.rebuild import activity_rebuild
+from sync.roles import roles_create
+from tests.seize.servers import Counted, served
+
+# Playwright's synchronous way keeps an event loop in this thread, in which Django would refuse to use the database.
+os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+ARGUMENTS = ("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync")  # fmt: skip
+VIEWS = {"phone": {"width": 390, "height": 844}, "desk": {"width": 1280, "height": 900}}
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args() -> dict[str, object]:
+    """The Chromium that script/test found."""
+    if "TEST_CHROMIUM" not in os.environ:
+        pytest.fail("There is no browser: run the tests by script/test.")
+    libraries = os.environ.get("TEST_CHROMIUM_LIBRARIES")
+    env = {**os.environ, **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
+    return {
+        "executable_path": os.environ["TEST_CHROMIUM"], "chromium_sandbox": False, "args": list(ARGUMENTS), "env": env,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def site(transactional_db, raw) -> Iterator[str]:
+    """Where the product is served."""
+    made = front()
+    with served(Counted(made.shortcuts, made.django), kind="protocol") as running:
+        yield f"http://127.0.0.1:{running.port}"
+
+
+@pytest.fixture
+def worker(transactional_db, raw) -> Iterator[None]:
+    """What a worker does each second, more often: compare, rebuild, drain."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.2):
+            ledger_compare(rebuild=lambda activity_id: activity_rebuild(activity_id=activity_id))
+            for shard in range(10):
+                queue_drain(shard=shard, batch_size=500, lease_ms=5000, budget_s=5)
+        connection.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    over.set()
+    thread.join(30)
+
+
+@pytest.fixture(autouse=True)
+def no_foreign_request(context: BrowserContext) -> Iterator[None]:
+    """No page may ask anything of another host."""
+    foreign: list[str] = []
+
+    def look(request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1":
+            foreign.append(request.url)
+
+    context.on("request", look)
+    yield
+    assert foreign == []
+
+
+@pytest.fixture
+def staff(browser, site) -> Iterator[Callable[..., Page]]:
+    """A page of somebody who is logged in: ``staff("ann", "author")``; each person has a browser context."""
+    roles_create()
+    contexts: list[BrowserContext] = []
+
+    def log_in(name: str, *roles: str, view: str = "desk", scheme: str = "light", language: str = "en") -> Page:
+        user, _made = get_user_model().objects.get_or_create(username=name, defaults={"is_staff": True})
+        if roles == ("boss",):
+            get_user_model().objects.filter(pk=user.pk).update(is_superuser=True)
+        else:
+            user.groups.set(Group.objects.filter(name__in=roles))
+        client = Client()
+        client.force_login(user)
+        context = browser.new_context(
+            base_url=site, viewport=VIEWS[view], color_scheme=scheme, locale=language, timezone_id="Asia/Shanghai"
+        )
+        contexts.append(context)
+        cookie = client.cookies["sessionid"]
+        context.add_cookies([{"name": "sessionid", "value": cookie.value, "url": site}])
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        return page
+
+    yield log_in
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def seen(request) -> Callable[[Page, str], None]:
+    """Keep a picture of a page below var/, for whoever wants to look."""
+    folder = Path(os.environ["TEST_FOLDER"]) / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def picture(page: Page, name: str) -> None:
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+    return picture
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core calls serious or critical on a page, with the place."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{violation['id']}: {node['target']} {node.get('failureSummary', '')[:200]}"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]

@@ -1,0 +1,187 @@
+"""The back office as people use it: in a browser, by their roles."""
+
+import re
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from services import wait_until
+
+from activities.models import Activity, Coupon
+from seize import counting
+from seize.outcomes import Refusal, Won
+from seize.requests import SeizeRequest
+from seize.services import coupon_seize
+from tests.browser.conftest import violations
+from tests.factories import DraftFactory, issued, offer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def press(activity: Activity, user_id: int):
+    return coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=user_id)
+
+
+def button(page, name: str) -> None:
+    """Press a button of the page's head, and confirm."""
+    page.get_by_role("link", name=name, exact=True).first.click()
+    page.locator("form button[type=submit]").last.click()
+
+
+def test_author_makes_previews_and_submits_approver_approves_operator_runs_watches_and_voids_a_sale(
+    staff, worker, seen
+):
+    author, approver, operator = staff("ann", "author"), staff("bob", "approver"), staff("eve", "operator")
+    start = timezone.localtime(timezone.now() - timedelta(minutes=5))
+    end = start + timedelta(days=1)
+
+    author.goto("/admin/activities/activity/add/")
+    author.fill("[name=name]", "Double Twelve")
+    for name, moment in (("starts_at", start), ("ends_at", end)):
+        author.fill(f"[name={name}_0]", moment.strftime("%Y-%m-%d"))
+        author.fill(f"[name={name}_1]", moment.strftime("%H:%M:%S"))
+    for name, value in {"min_spend": "100.00", "amount_off": "20.00", "stock_total": "3", "valid_days": "7"}.items():
+        author.fill(f"[name={name}]", value)
+    author.locator("[name=_continue]").click()
+    activity = Activity.objects.get()
+    assert (activity.status, activity.author.username) == ("DRAFT", "ann")
+    seen(author, "draft")
+    page_of_draft = author.url
+    author.get_by_role("link", name="Preview", exact=True).first.click()
+    for text in ("20.00 off", "满100减20"):
+        assert author.get_by_text(text).count() >= 1, text
+    seen(author, "preview")
+    author.goto(page_of_draft)
+    button(author, "Submit")
+    activity.refresh_from_db()
+    assert activity.status == "SUBMITTED"
+    assert author.get_by_role("link", name="Approve", exact=True).count() == 0
+
+    approver.goto(f"/admin/activities/activity/{activity.pk}/change/")
+    button(approver, "Approve")
+    activity.refresh_from_db()
+    assert (activity.status, activity.approved_by.username) == ("APPROVED", "bob")
+
+    page = f"/admin/activities/activity/{activity.pk}/change/"
+    operator.goto(page)
+    button(operator, "Publish")
+    won = None
+    for _try in range(100):
+        won = press(activity, 1)
+        if isinstance(won, Won):
+            break
+        operator.wait_for_timeout(50)
+    assert isinstance(won, Won)
+
+    watched = staff("una", "operator", view="phone", scheme="dark")
+    live = f"/admin/activities/activity/{activity.pk}/live/"
+    watched.goto(live)
+    tile = watched.locator(".sale-card", has=watched.get_by_text("Won", exact=True)).locator(".sale-value").first
+    assert re.fullmatch(r"\D*1", tile.inner_text())
+
+    operator.goto(page)
+    button(operator, "Pause")
+    assert press(activity, 2).refusal is Refusal.PAUSED
+    button(operator, "Resume")
+    assert isinstance(press(activity, 2), Won)
+    counting.flush()  # as each process does every second
+    watched.wait_for_function(
+        "() => /\\D*2$/.test(document.querySelectorAll('.sale-value')[2].textContent)", timeout=10_000
+    )
+    refused = watched.locator(".sale-table", has=watched.get_by_text("PAUSED"))
+    refused.wait_for(timeout=10_000)  # the page moves by itself
+    seen(watched, "live")
+    operator.get_by_role("link", name="Add stock", exact=True).first.click()
+    operator.fill("[name=amount]", "5")
+    operator.locator("form button[type=submit]").last.click()
+    activity.refresh_from_db()
+    assert activity.stock_total == 8
+    operator.get_by_role("link", name="Void", exact=True).first.click()
+    operator.fill("[name=name]", "Double Twelve")
+    operator.fill("[name=reason]", "wrong price")
+    operator.locator("form button[type=submit]").last.click()
+    assert press(activity, 3).refusal is Refusal.VOIDED
+    activity.refresh_from_db()
+    assert (activity.status, activity.void_reason) == ("VOIDED", "wrong price")
+    seen(operator, "voided")
+    operator.goto(f"/admin/activities/activity/{activity.pk}/report/")
+    facts = {
+        row.split("\t")[0]: row.split("\t")[1]
+        for row in operator.locator(".sale-table tr").all_inner_texts()
+        if "\t" in row
+    }
+    assert (facts["Voided"], facts["Redeemed"], facts["Unused"]) == ("2", "0", "0")
+    seen(operator, "report")
+
+
+def test_pause_stops_a_sale_under_load_within_a_second_and_resume_goes_on(staff, worker):
+    activity = offer(name="Crowd", stock_total=1_000_000)
+    over, won = threading.Event(), []
+
+    def crowd() -> None:
+        user_id = 0
+        while not over.is_set():
+            user_id += 1
+            if isinstance(press(activity, user_id), Won):
+                won.append(time.monotonic())
+
+    thread = threading.Thread(target=crowd)
+    thread.start()
+    try:
+        operator = staff("eve", "operator")
+        operator.goto(f"/admin/activities/activity/{activity.pk}/change/")
+        button(operator, "Pause")
+        paused_at = time.monotonic()
+        operator.wait_for_timeout(2000)
+        assert len(won) > 100
+        assert [moment for moment in won if moment > paused_at + 1] == []
+        button(operator, "Resume")
+        operator.wait_for_timeout(1000)
+        assert max(won) > paused_at + 2
+    finally:
+        over.set()
+        thread.join(10)
+    wait_until(lambda: Coupon.objects.count() == len(won), seconds=20, what="every win in the ledger")
+    assert Activity.objects.get().issued == len(won)
+
+
+@pytest.mark.parametrize(("view", "scheme"), [("phone", "dark"), ("desk", "light")])
+def test_main_pages_have_no_serious_violation_and_fit(staff, seen, view, scheme):
+    boss = staff("boss", "boss", view=view, scheme=scheme)
+    activity = offer(name="双十二 满100减20")
+    issued(activity)
+    draft = DraftFactory(name="Draft")
+    pages = {
+        "activities": "/admin/activities/activity/",
+        "activity": f"/admin/activities/activity/{activity.pk}/change/",
+        "draft": f"/admin/activities/activity/{draft.pk}/change/",
+        "coupons": "/admin/activities/coupon/",
+        "audit": "/admin/activities/auditevent/",
+        "keys": "/admin/activities/apikey/",
+        "health": "/admin/sync/health/",
+        "first page": "/admin/",
+        "live": f"/admin/activities/activity/{activity.pk}/live/",
+        "report": f"/admin/activities/activity/{activity.pk}/report/",
+        "preview": f"/admin/activities/activity/{draft.pk}/preview/",
+        "import": "/admin/activities/activity/import/",
+    }
+    found: dict[str, list[str]] = {}
+    for name, path in pages.items():
+        assert boss.goto(path).status == 200
+        seen(boss, f"{name}-{view}-{scheme}")
+        wide = boss.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, name
+        if serious := violations(boss):
+            found[name] = serious
+    assert found == {}
+
+
+def test_back_office_speaks_chinese(staff, seen):
+    boss = staff("boss", "boss", language="zh-CN")
+    activity = offer(name="双十二")
+    boss.goto(f"/admin/activities/activity/{activity.pk}/change/")
+    for text in ("暂停", "追加库存", "作废", "复制"):
+        assert boss.get_by_role("link", name=re.compile(text)).count() >= 1, text
+    seen(boss, "activity-chinese")
