@@ -6,12 +6,13 @@ entry of the ledger in the same transaction. An order that asks again gets the a
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum, auto
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from activities.admission import STORE_FAULTS
 from activities.audit import Action, Actor, event_record
@@ -157,33 +158,42 @@ def coupon_redeem(
     """Use a shopper's coupon for an order: of many parallel orders exactly one gets it.
 
     The same order again gets the same entry. An order that gave the coupon back cannot have it again: a retry that
-    arrives late must not use it for an order that is no more.
+    arrives late must not use it for an order that is no more. A coupon that can be used rarely knows the order already,
+    and the ledger's own constraint says so then: only what cannot be used is looked up first.
 
     :raises activities.contention.ContentionLost: others kept changing this coupon; nothing was changed.
     """
+    is_known = False  # the ledger has refused a second entry of this order
 
     def attempt() -> Written | None:
+        nonlocal is_known
         coupon = Coupon.objects.select_related("activity").filter(pk=coupon_id, user_id=user_id).first()
         if coupon is None:
             return Refused(Unusable.UNKNOWN_COUPON)
-        if (known := _known_order(coupon, order_id, order_amount)) is not None:
-            return known
         quote = _quote(coupon, amount=order_amount, now=now)
-        if isinstance(quote, Refused):
-            return quote
+        if is_known or isinstance(quote, Refused):
+            if (known := _known_order(coupon, order_id, order_amount)) is not None:
+                return known
+            if isinstance(quote, Refused):
+                return quote
         turn = coupon.uses + 1
         unused = Coupon.objects.filter(
             pk=coupon.pk, status=CouponStatus.UNUSED, uses=coupon.uses, user_id=user_id, expires_at__gt=now
         )
         if not unused.update(status=CouponStatus.REDEEMED, order_id=order_id, redeemed_at=now, uses=turn):
             return None
-        return Entered(
-            Redemption.objects.create(
+        try:
+            entry = Redemption.objects.create(
                 coupon=coupon, activity_id=coupon.activity_id, user_id=user_id, entry=Entry.REDEEM, turn=turn,
                 order_id=order_id, order_amount=order_amount, discount=quote.discount, payable=quote.payable,
                 made_by=by.name[:150], created_at=now,
-            )
-        )  # fmt: skip
+            )  # fmt: skip
+        except IntegrityError:
+            if is_known:
+                raise
+            is_known = True
+            raise _OrderKnown from None
+        return Entered(entry)
 
     return _won(attempt)
 
@@ -248,6 +258,10 @@ def coupon_roll_back(*, coupon_id: int, order_id: str, reason: str, by: Actor, n
     return _won(attempt)
 
 
+class _OrderKnown(Exception):
+    """The ledger has this order already: what was written is undone, and the order is looked up."""
+
+
 @contention_retried
 def _won(attempt: Callable[[], Written | None]) -> Written:
     """Read, decide and write in one transaction; once more where the row was changed between reading and writing.
@@ -255,7 +269,8 @@ def _won(attempt: Callable[[], Written | None]) -> Written:
     :raises ContentionLost: it was changed each time.
     """
     for _try in range(TRIES):
-        with transaction.atomic():
+        result = None
+        with suppress(_OrderKnown), transaction.atomic():
             result = attempt()
         if result is not None:
             return result
