@@ -109,6 +109,7 @@ class WatchShortcut:
         fragment, lock = _fragments.get(key), _making.get(key)
         if fragment is None or lock is None:
             return None
+        # Nothing is noted here: a request that goes to Django comes by twice, in the protocol and as ASGI.
         is_being_made = lock.locked() and now < fragment.until + STALE_S
         return WatchTicket(request, fragment) if now < fragment.until or is_being_made else None
 

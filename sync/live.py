@@ -14,6 +14,7 @@ from sync.counts import counts_kept, counts_of
 from sync.models import DeadLetter, Reconciliation
 
 SCAN_MAX = 1_000  # entries of a queue that are looked at one by one
+SAMPLE = 200  # of a longer queue, for the age of the oldest
 RATE_S = 5  # seconds that the rate is the mean of
 OVER = (EffectiveStatus.ENDED, EffectiveStatus.VOIDED)
 
@@ -105,7 +106,7 @@ def _waiting(activity_id: int, length: int, now: datetime) -> Waiting:
     if is_exact:
         entries = list(queue.queue_entries(shard=shard, activity_id=activity_id))
     else:
-        _cursor, entries = queue.queue_scan(shard=shard, cursor=0, count=SCAN_MAX, activity_id=activity_id)
+        _cursor, entries = queue.queue_scan(shard=shard, cursor=0, count=SAMPLE, activity_id=activity_id)
     seized = {entry.field: claim.seized_ms for entry in entries if (claim := claim_parse(entry)) is not None}
     oldest_s = max(0.0, (now_ms - min(seized.values())) / 1000) if seized else None
     return Waiting(len(seized), oldest_s, is_exact)

@@ -48,6 +48,13 @@ def test_front_gives_the_bytes_of_the_view_to_whom_the_view_has_let_in(watcher, 
         assert set(re.split(", *", answer.headers["cache-control"])) == set(re.split(", *", viewed["Cache-Control"]))
         same = ask(server.port, get(path, session, If_None_Match=viewed["ETag"]), method="GET")
         assert (same.status, same.body, server.front.taken) == (304, b"", 2)
+        for fragment in watching._fragments.values():
+            fragment.until -= 3
+        press(activity, 1)
+        counting.flush()
+        renewed = ask(server.port, get(path, session, If_None_Match=viewed["ETag"]), method="GET")
+        assert (renewed.status, server.front.taken) == (200, 2)
+        assert renewed.headers["etag"] != viewed["ETag"]
         stranger = ask(server.port, get(path, "somebody"), method="GET")
         assert (stranger.status, server.front.taken) == (302, 2)
         other = ask(server.port, get(path.replace("/live", "9/live"), session), method="GET")
@@ -68,9 +75,13 @@ def test_a_fragment_that_is_due_and_a_check_that_is_old_are_djangos(watcher):
     for made in watching._fragments.values():
         made.until -= 3
     assert take(path, session) is None
+    assert take(path, session) is None  # asking changes nothing
     for lock in watching._making.values():
         with lock:
             assert take(path, session) is not None  # somebody makes it: the one before will do
+            for made in watching._fragments.values():
+                made.until -= 20
+            assert take(path, session) is None  # too old for anybody
     press(activity, 1)
     counting.flush()
     watcher.get(path)
