@@ -12,10 +12,18 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from unfold.decorators import action
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from activities.checklist import Item
 from activities.contention import ContentionLost
+
+
+class ReasonForm(forms.Form):
+    """Why, for the record."""
+
+    reason = forms.CharField(label=_("Reason"), max_length=200, widget=UnfoldAdminTextInputWidget)
 
 
 def confirmation_view(

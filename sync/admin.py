@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
@@ -20,17 +19,13 @@ from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from activities.actors import actor_of
-from activities.confirmation import confirmation_button, confirmation_view
+from activities.confirmation import ReasonForm, confirmation_button, confirmation_view
 from activities.readonly import ReadOnlyAdmin
 from sync.letters import LetterRefused, letter_discard, letter_replay
 from sync.models import DeadLetter, Reconciliation
 
 for model in (ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule):
     admin.site.unregister(model)
-
-
-class _ReasonForm(forms.Form):
-    reason = forms.CharField(label=_("Reason"), max_length=200, widget=UnfoldAdminTextInputWidget)
 
 
 DECISIONS = {
@@ -74,7 +69,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
             subject=letter,
             label=label,
             question=question,
-            form=_ReasonForm(request.POST if request.method == "POST" else None),
+            form=ReasonForm(request.POST if request.method == "POST" else None),
             call=lambda data: decide(
                 letter_id=letter.pk, reason=data["reason"], by=actor_of(request), now=timezone.now()
             ),

@@ -10,12 +10,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
-from unfold.widgets import UnfoldAdminTextInputWidget
 
 from activities import checkout
 from activities.actors import actor_of
 from activities.admission import desk_now
-from activities.confirmation import confirmation_button, confirmation_view
+from activities.confirmation import ReasonForm, confirmation_button, confirmation_view
 from activities.models import Coupon, Redemption
 from activities.querysets import CouponQuerySet
 from activities.readonly import LedgerAdmin
@@ -51,11 +50,10 @@ class RollBackRefused(Exception):
     """The order cannot give the coupon back; ``str()`` is the reason."""
 
 
-class RollBackForm(forms.Form):
+class RollBackForm(ReasonForm):
     """Why staff give a coupon back, and for which order the page was opened: another may have the coupon by now."""
 
     order_id = forms.CharField(widget=forms.HiddenInput)
-    reason = forms.CharField(label=_("Reason"), max_length=200, widget=UnfoldAdminTextInputWidget)
 
 
 @admin.register(Coupon)
