@@ -85,8 +85,8 @@ class Counter:
                 self._thread.start()
 
     def _run(self) -> None:
-        while True:
-            time.sleep(self.every_s)
+        while interval_s := self.every_s:
+            time.sleep(interval_s)
             try:
                 self.flush()
             except Exception:

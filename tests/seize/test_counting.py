@@ -238,7 +238,10 @@ def test_thread_writes_by_itself_within_a_second():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert counts_read(activity_id=ACTIVITY, uid=UID).totals == {"WON": 1}
-    counting.counter.every_s = 3600  # the thread of this test sleeps on
+    thread = next(each for each in threading.enumerate() if each.name == "seize-counts")
+    counting.counter.every_s = 0  # which ends it: a thread that goes on would write in the middle of later tests
+    thread.join(5)
+    assert not thread.is_alive()
 
 
 def test_process_that_ends_writes_what_it_has(settings):
