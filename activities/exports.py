@@ -10,11 +10,13 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from django.db import close_old_connections, connection
 from django.db.models import Q
+from django.http import StreamingHttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -126,13 +128,21 @@ def _moment(moment: datetime | None, zone: tzinfo) -> str:
     return "" if moment is None else moment.astimezone(zone).isoformat(sep=" ", timespec="milliseconds")
 
 
-def csv_stream(*, header: Sequence[str], rows: Iterable[Row]) -> Iterator[bytes]:
+def csv_response(head: Iterable[Row], rows: Iterable[Row], *, file_name: str) -> StreamingHttpResponse:
+    """A file to be saved, sent as its rows are read."""
+    return StreamingHttpResponse(
+        csv_stream(head, rows),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{file_name}"', "Cache-Control": "no-store"},
+    )
+
+
+def csv_stream(head: Iterable[Row], rows: Iterable[Row]) -> Iterator[bytes]:
     """RFC 4180 in UTF-8 with a byte order mark, in pieces; no cell begins as a formula does."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
     buffer.write(BOM)
-    writer.writerow(header)
-    for row in rows:
+    for row in chain(head, rows):
         writer.writerow([spreadsheet_safe(value) if isinstance(value, str) else value for value in row])
         if buffer.tell() >= PIECE:
             yield buffer.getvalue().encode()

@@ -1,6 +1,5 @@
 """The back office's live page, report and first page: permissions, forms of output, and nothing else."""
 
-import csv
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,13 +8,16 @@ from typing import Any
 import orjson
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 from django.views.generic import View
 
+from activities.actors import actor_of
+from activities.audit import Action, event_record
+from activities.exports import csv_response
 from activities.models import Activity
 from couponsite.watching import Fragment, fragment_of, watcher_checked
 from seize.problems import title_now
@@ -24,7 +26,6 @@ from sync.live import Live, activity_live
 from sync.report import Report, activity_report
 
 SHOWN_S = 600  # of the live charts
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class ActivityPage(View):
@@ -133,40 +134,26 @@ class ReportCsv(ActivityPage):
     """``…/report.csv``: the same figures for a spreadsheet."""
 
     def get(self, request: HttpRequest, activity_id: int) -> HttpResponseBase:
-        report = activity_report(activity_id=activity_id, now=timezone.now())
-        response = StreamingHttpResponse(_csv(report), content_type="text/csv; charset=utf-8")
-        response["Content-Disposition"] = f'attachment; filename="report-{activity_id}.csv"'
-        return response
+        now = timezone.now()
+        report = activity_report(activity_id=activity_id, now=now)
+        asked = {"what": "report"}
+        event_record(action=Action.EXPORT, subject=report.activity, by=actor_of(request), now=now, after=asked)
+        return csv_response(_csv_head(report), _series(report), file_name=f"report-{activity_id}.csv")
 
 
-class _Line:
-    """What ``csv`` writes into: gives each line back."""
-
-    def write(self, text: str) -> str:
-        return text
-
-
-def cell(value: object) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    if value is None:
-        return ""
-    text = timezone.localtime(value).isoformat(timespec="milliseconds") if isinstance(value, datetime) else str(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
-
-
-def _csv(report: Report) -> Iterator[bytes]:
-    writer = csv.writer(_Line())
-    yield b"\xef\xbb\xbf"  # by which a spreadsheet knows UTF-8
-    for row in _csv_head(report):
-        yield writer.writerow([cell(value) for value in row]).encode()
+def _series(report: Report) -> Iterator[tuple[object, ...]]:
     for first, won in report.facts.wins:
-        yield writer.writerow(["won", _iso(first), report.facts.width_s, won]).encode()
+        yield ("won", _iso(first), report.facts.width_s, won)
     for bucket in report.refusals:
-        yield writer.writerow(["refused", _iso(bucket.first), report.counts.width_s, bucket.refused]).encode()
+        yield ("refused", _iso(bucket.first), report.counts.width_s, bucket.refused)
 
 
 def _iso(second: int) -> str:
     return datetime.fromtimestamp(second, tz=timezone.get_current_timezone()).isoformat()
+
+
+def _moment(moment: datetime | None) -> str:
+    return timezone.localtime(moment).isoformat(timespec="milliseconds") if moment else ""
 
 
 def _csv_head(report: Report) -> Iterator[tuple[object, ...]]:
@@ -174,18 +161,18 @@ def _csv_head(report: Report) -> Iterator[tuple[object, ...]]:
     yield ("activity_id", report.activity.pk)
     yield ("activity", report.activity.name)
     yield ("status", report.status.value)
-    yield ("starts_at", report.activity.starts_at)
-    yield ("ends_at", report.activity.ends_at)
+    yield ("starts_at", _moment(report.activity.starts_at))
+    yield ("ends_at", _moment(report.activity.ends_at))
     yield ("stock_total", report.activity.stock_total)
     yield ("issued", report.issued)
     yield ("waiting", report.waiting)
     yield ("dead_letters", report.letters)
-    yield ("first_win_at", facts.first_at)
-    yield ("last_win_at", facts.last_at)
-    yield ("sold_out_at", report.sold_out_at)
+    yield ("first_win_at", _moment(facts.first_at))
+    yield ("last_win_at", _moment(facts.last_at))
+    yield ("sold_out_at", _moment(report.sold_out_at))
     yield ("seconds_first_to_last", f"{facts.duration_s:.3f}")
     yield ("peak_wins_per_second", facts.peak)
-    yield ("peak_at", facts.peak_at)
+    yield ("peak_at", _moment(facts.peak_at))
     yield ("mean_wins_per_second", f"{facts.mean:.2f}")
     yield ("unused", report.unused)
     yield ("redeemed", report.redeemed)

@@ -374,6 +374,9 @@ LOGGING = {
 
 # -- Back office ----------------------------------------------------------------------------------
 
+# Where a log-in leads that was not sent from a page: only staff log in by a form of Django's.
+LOGIN_REDIRECT_URL = "admin:index"
+
 UNFOLD = {
     "SITE_TITLE": _("Coupon seizing"),
     "SITE_HEADER": _("Coupon seizing"),

@@ -136,7 +136,7 @@ def test_p18_name_that_begins_as_a_formula_is_text_in_the_spreadsheet(person):
         redeem(issued(activity), "=2", now=timezone.now())
         for export in (winners_export, redemptions_export):
             made = export(activity=activity, in_full=True, now=timezone.now())
-            [_header, row] = parsed(b"".join(csv_stream(header=made.header, rows=made.rows)))
+            [_header, row] = parsed(b"".join(csv_stream([made.header], made.rows)))
             assert f"'{name}" in row
             assert "'=2" in row
             assert [cell for cell in row if cell.startswith(tuple("=+-@\t\r"))] == []
@@ -160,9 +160,9 @@ def test_only_what_begins_as_a_formula_gets_an_apostrophe(text, safe):
 
 def test_file_is_rfc_4180_with_a_mark_by_which_spreadsheets_know_utf_8():
     content = b"".join(
-        csv_stream(header=["a", "名"], rows=[(1, 'say "满"'), ("x,y", "two\nlines"), (None, Decimal("1.00"))])
+        csv_stream([["a", "名"]], [(1, 'say "满"'), ("x,y", "two\nlines"), (None, Decimal("-1.00")), (-5, "=5")])
     )
-    assert content == '\ufeffa,名\r\n1,"say ""满"""\r\n"x,y","two\nlines"\r\n,1.00\r\n'.encode()
+    assert content == '\ufeffa,名\r\n1,"say ""满"""\r\n"x,y","two\nlines"\r\n,-1.00\r\n-5,\'=5\r\n'.encode()
 
 
 def test_headings_and_statuses_are_in_the_language_of_whoever_asks(activity, person):
@@ -313,7 +313,7 @@ def test_ten_times_the_rows_take_no_more_memory(activity):
         crowd(activity, shoppers=shoppers)
         made = winners_export(activity=activity, in_full=True, now=START)
         tracemalloc.start()
-        size = sum(len(piece) for piece in csv_stream(header=made.header, rows=made.rows))
+        size = sum(len(piece) for piece in csv_stream([made.header], made.rows))
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert size > 90 * shoppers

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,7 +13,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import connection
 from django.test import Client
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, Request
 
 from couponsite.asgi import front
 from sync.comparison import ledger_compare
@@ -68,28 +69,50 @@ def worker(transactional_db, raw) -> Iterator[None]:
     thread.join(30)
 
 
+@pytest.fixture
+def foreign_requests() -> list[str]:
+    """What the pages of this test asked of other hosts: filled by every context that is watched."""
+    return []
+
+
 @pytest.fixture(autouse=True)
-def no_foreign_request(context: BrowserContext) -> Iterator[None]:
+def no_foreign_request(foreign_requests) -> Iterator[None]:
     """No page may ask anything of another host."""
-    foreign: list[str] = []
-
-    def look(request) -> None:
-        parts = urlsplit(request.url)
-        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1":
-            foreign.append(request.url)
-
-    context.on("request", look)
     yield
-    assert foreign == []
+    assert foreign_requests == []
 
 
 @pytest.fixture
-def staff(browser, site) -> Iterator[Callable[..., Page]]:
-    """A page of somebody who is logged in: ``staff("ann", "author")``; each person has a browser context."""
-    roles_create()
+def context_new(browser, site, foreign_requests) -> Iterator[Callable[..., BrowserContext]]:
+    """A new browser context on the site: a device of its own, whose requests are watched."""
     contexts: list[BrowserContext] = []
 
-    def log_in(name: str, *roles: str, view: str = "desk", scheme: str = "light", language: str = "en") -> Page:
+    def look(request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1":
+            foreign_requests.append(request.url)
+
+    def make(*, view: str = "desk", scheme: str = "light", language: str = "en", **options: Any) -> BrowserContext:
+        context = browser.new_context(
+            base_url=site, viewport=VIEWS[view], color_scheme=scheme, locale=language, timezone_id="Asia/Shanghai",
+            **options,
+        )  # fmt: skip
+        context.set_default_timeout(10_000)
+        context.on("request", look)
+        contexts.append(context)
+        return context
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def staff(context_new, site) -> Callable[..., Page]:
+    """A page of somebody who is logged in: ``staff("ann", "author")``; each person has a browser context."""
+    roles_create()
+
+    def log_in(name: str, *roles: str, **device: str) -> Page:
         user, _made = get_user_model().objects.get_or_create(username=name, defaults={"is_staff": True})
         if roles == ("boss",):
             get_user_model().objects.filter(pk=user.pk).update(is_superuser=True)
@@ -97,19 +120,11 @@ def staff(browser, site) -> Iterator[Callable[..., Page]]:
             user.groups.set(Group.objects.filter(name__in=roles))
         client = Client()
         client.force_login(user)
-        context = browser.new_context(
-            base_url=site, viewport=VIEWS[view], color_scheme=scheme, locale=language, timezone_id="Asia/Shanghai"
-        )
-        contexts.append(context)
-        cookie = client.cookies["sessionid"]
-        context.add_cookies([{"name": "sessionid", "value": cookie.value, "url": site}])
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        return page
+        context = context_new(**device)
+        context.add_cookies([{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": site}])
+        return context.new_page()
 
-    yield log_in
-    for context in contexts:
-        context.close()
+    return log_in
 
 
 @pytest.fixture

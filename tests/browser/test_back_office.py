@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.utils import timezone
 from services import wait_until
 
@@ -130,6 +131,15 @@ def test_pause_stops_a_sale_under_load_within_a_second_and_resume_goes_on(staff,
     thread = threading.Thread(target=crowd)
     thread.start()
     try:
+        watched = staff("una", "support")
+        watched.goto(f"/admin/activities/activity/{activity.pk}/live/")
+        counting.counter.every_s = 1.0  # as in production, so that the page moves by itself
+        shown = watched.locator(".sale-card", has=watched.get_by_text("Won", exact=True)).locator(".sale-value").first
+        numbers = []
+        for _look in range(4):
+            numbers.append(int(re.sub(r"\D", "", shown.inner_text())))
+            watched.wait_for_timeout(2_500)
+        assert numbers == sorted(set(numbers)), "each look found more"
         operator = staff("eve", "operator")
         operator.goto(f"/admin/activities/activity/{activity.pk}/change/")
         button(operator, "Pause")
@@ -143,11 +153,27 @@ def test_pause_stops_a_sale_under_load_within_a_second_and_resume_goes_on(staff,
     finally:
         over.set()
         thread.join(10)
+        counting.counter.every_s = 0
     wait_until(lambda: Coupon.objects.count() == len(won), seconds=20, what="every win in the ledger")
     assert Activity.objects.get().issued == len(won)
+    counting.flush()
+    watched.wait_for_function(
+        "(all) => document.querySelectorAll('.sale-value')[2].textContent.replace(/\\D/g, '') === all",
+        arg=str(len(won)),
+    )
 
 
-@pytest.mark.parametrize(("view", "scheme"), [("phone", "dark"), ("desk", "light")])
+def test_request_to_another_host_is_seen(context_new, site, foreign_requests):
+    page = context_new().new_page()
+    page.goto("/livez")
+    with page.expect_event("request"):
+        page.evaluate("void fetch('http://127.0.0.2:1/font.woff2').catch(() => null)")
+    assert foreign_requests == ["http://127.0.0.2:1/font.woff2"]
+    foreign_requests.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["phone", "desk"])
 def test_main_pages_have_no_serious_violation_and_fit(staff, seen, view, scheme):
     boss = staff("boss", "boss", view=view, scheme=scheme)
     activity = offer(name="双十二 满100减20")
@@ -176,6 +202,18 @@ def test_main_pages_have_no_serious_violation_and_fit(staff, seen, view, scheme)
         if serious := violations(boss):
             found[name] = serious
     assert found == {}
+
+
+def test_log_in_without_a_page_in_mind_leads_to_the_first_page(context_new, site):
+    user = get_user_model()(username="ann", is_staff=True)
+    user.set_password("a long word of hers")
+    user.save()
+    page = context_new().new_page()
+    page.goto("/admin/login/")
+    page.fill("[name=username]", "ann")
+    page.fill("[name=password]", "a long word of hers")
+    page.locator("button[type=submit]").click()
+    page.wait_for_url(f"{site}/admin/")
 
 
 def test_back_office_speaks_chinese(staff, seen):

@@ -21,9 +21,8 @@ from django.utils import timezone
 from activities import checkout, services
 from activities.audit import SYSTEM
 from activities.expiry import coupons_expire
-from activities.models import Activity, Coupon
+from activities.models import Activity, AuditEvent, Coupon
 from couponsite import back_office, watching
-from couponsite.back_office import cell
 from seize import counting
 from seize.outcomes import Won
 from seize.queue import Entry
@@ -382,8 +381,11 @@ def test_csv_holds_no_formula(staff, name):
     assert sheet[1] == ["activity", f"'{name}"]
 
 
-def test_numbers_stay_numbers_in_a_cell():
-    assert [cell(value) for value in (-5, Decimal("-1.50"), None, "a=b", "'x")] == ["-5", "-1.50", "", "a=b", "'x"]
+def test_csv_is_an_export_like_others_and_written_down(staff):
+    activity = offer()
+    staff.get(url(activity, "report.csv"))
+    event = AuditEvent.objects.latest("id")
+    assert (event.action, event.subject_id, event.after) == ("export", str(activity.pk), {"what": "report"})
 
 
 # -- First page -----------------------------------------------------------------------------------------
