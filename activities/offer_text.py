@@ -15,6 +15,26 @@ def offer_text(*, terms: Terms, language: str) -> str:
     return words(terms)
 
 
+def offer_headline(*, terms: Terms, language: str) -> str:
+    """The discount alone, as large as it may be written: ``¥20``, ``8折``, ``20% off``."""
+    if terms.kind == "FIXED":
+        assert terms.amount_off is not None  # the constraint kind_amount
+        return f"¥{_short(terms.amount_off)}"
+    assert terms.pay_percent is not None  # the constraint kind_amount
+    if language.lower().startswith("zh"):
+        return f"{_short(Decimal(terms.pay_percent) / 10)}折"
+    return f"{100 - terms.pay_percent}% off"
+
+
+def offer_condition(*, terms: Terms, language: str) -> str:
+    """From which order on it holds: ``from ¥100``, ``满100可用``."""
+    is_chinese = language.lower().startswith("zh")
+    if terms.min_spend > 0:
+        minimum = _short(terms.min_spend)
+        return f"满{minimum}可用" if is_chinese else f"from ¥{minimum}"
+    return "无门槛" if is_chinese else "any order"
+
+
 def _english(terms: Terms) -> str:
     if terms.kind == "FIXED":
         assert terms.amount_off is not None  # the constraint kind_amount

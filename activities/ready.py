@@ -166,6 +166,14 @@ def detail_ready(*, activity_id: int) -> Ready | None:
     return _detail_of(_cache.fresh(), str(activity_id))
 
 
+def snapshot_ready() -> Snapshot:
+    """The list as it is now, for whoever shows it otherwise; the same object until it is read again.
+
+    :raises seize.store.StoreUnavailable: Redis, or the list in it, is not there.
+    """
+    return _cache.fresh().snapshot
+
+
 def _list_of(taken: _Taken, tab: str | None) -> Ready:
     ready = taken.rendered.get(tab)
     if ready is None:

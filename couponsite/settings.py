@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import environ
+from csp.constants import NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 from django.templatetags.static import static
 from django.urls import reverse_lazy
@@ -52,6 +53,7 @@ ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[:
 if not DEVELOPMENT and not ALLOWED_HOSTS:
     raise ImproperlyConfigured("ALLOWED_HOSTS must name the site's hosts in production, separated by commas.")
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+CSRF_FAILURE_VIEW = "centre.entry.form_refused"
 
 # -- Application ----------------------------------------------------------------------------------
 
@@ -79,6 +81,7 @@ MIDDLEWARE = [
     "couponsite.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "couponsite.middleware.PagePolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -129,9 +132,32 @@ STATIC_ROOT = VAR_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "couponsite.storage.StaticStorage"},
 }
 WHITENOISE_MANIFEST_STRICT = False
+
+# What a page may load and do: its own, and what lies behind STATIC_HOST; no inline script, no other host.
+_OWN = [SELF, *([STATIC_HOST] if STATIC_HOST else [])]
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": _OWN,
+        "style-src": _OWN,
+        "img-src": _OWN,
+        "font-src": _OWN,
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
+# The back office's theme and the API's documentation write scripts and styles into their pages.
+OFFICE_POLICY = {
+    "script-src": [*_OWN, UNSAFE_INLINE, UNSAFE_EVAL],
+    "style-src": [*_OWN, UNSAFE_INLINE],
+    "img-src": [*_OWN, "data:"],
+    "worker-src": [SELF, "blob:"],
+}
 
 # -- The ledger: MySQL or MariaDB by DATABASE_URL, else SQLite under var/ ---------------------------
 
@@ -325,6 +351,7 @@ JWT_ISSUER = env("JWT_ISSUER", default="") or None
 JWT_AUDIENCE = env("JWT_AUDIENCE", default="") or None
 JWT_LEEWAY_S = 30
 ACCESS_TOKEN_LIFETIME_S = env.int("ACCESS_TOKEN_LIFETIME_S", default=3600)
+SHOPPER_SESSION_S = env.int("SHOPPER_SESSION_S", default=12 * 3600)  # of the coupon centre's log-in
 SIMPLE_JWT = {
     "ALGORITHM": JWT_ALGORITHM,
     "SIGNING_KEY": JWT_SIGNING_KEY,

@@ -3,7 +3,6 @@
 from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
-from django.views.generic import RedirectView
 
 from activities.urls import service_urlpatterns
 from couponsite.back_office import LiveFragment, LivePage, ReportCsv, ReportPage
@@ -18,7 +17,7 @@ handler500 = "couponsite.problems.server_error"
 ACTIVITY = "admin/activities/activity/<int:activity_id>"
 
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
+    path("", include("centre.urls")),
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),

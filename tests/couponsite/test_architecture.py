@@ -15,7 +15,7 @@ BIN = Path(sys.executable).parent
 @pytest.fixture
 def copy(tmp_path) -> Path:
     """A copy of the code that a test may spoil."""
-    for name in ("couponsite", "sync", "activities", "seize"):
+    for name in ("couponsite", "centre", "sync", "activities", "seize"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -37,6 +37,8 @@ def test_contracts_hold_in_the_copy(copy):
         ("seize/services.py", "import activities.models"),
         ("activities/services.py", "import sync.drain"),
         ("sync/drain.py", "import couponsite.urls"),
+        ("sync/drain.py", "import centre.pages"),
+        ("centre/pages.py", "import couponsite.urls"),
         ("seize/store.py", "import seize.services"),
         ("activities/wallet.py", "import redis"),
         ("activities/services.py", "import activities.admin"),

@@ -4,12 +4,12 @@ To compile after translating: ``.venv/bin/pybabel compile -d locale -D django -l
 """
 
 import io
-import re
 from pathlib import Path
 
-from babel.messages.extract import extract_from_file
+from babel.messages.extract import extract, extract_from_file
 from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
+from django.utils.translation.template import templatize
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "locale" / "zh_Hans" / "LC_MESSAGES"
@@ -18,12 +18,14 @@ KEYWORDS = {"_": None, "gettext": None, "gettext_lazy": None}
 
 def messages_in_the_code() -> set[str]:
     found: set[str] = set()
-    for app in ("activities", "couponsite", "seize", "sync"):
+    for app in ("activities", "centre", "couponsite", "seize", "sync"):
         for path in (ROOT / app).rglob("*.py"):
             for _line, message, _comments, _context in extract_from_file("python", str(path), keywords=KEYWORDS):
                 found.add(str(message))
     for path in (ROOT / "templates").rglob("*.html"):
-        found.update(re.findall(r'{% translate "([^"]+)"', path.read_text()))
+        # As makemessages reads templates: blocks with gaps as well as single texts.
+        source = io.BytesIO(templatize(path.read_text()).encode())
+        found.update(str(message) for _line, message, *_rest in extract("python", source, keywords=KEYWORDS))
     return found
 
 

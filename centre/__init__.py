@@ -1,0 +1,1 @@
+"""The coupon centre: the pages that shoppers press, in front of the same API as everybody's."""

@@ -1,0 +1,53 @@
+"""What every page has around it, and the words that scripts put into pages; ``{n}`` and the like they fill in."""
+
+from django.conf import settings
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+
+
+def frame_of(*, path: str, is_known: bool) -> dict[str, object]:
+    """The frame's context.
+
+    :param path: of the page, to come back to after another language was chosen.
+    :param is_known: whether somebody has logged in.
+    """
+    language = get_language() or settings.LANGUAGE_CODE
+    return {
+        "words": words(),
+        "path": path,
+        "is_known": is_known,
+        "can_log_in": bool(settings.JWT_SIGNING_KEY),
+        "language": language,
+        "languages": [(code, name) for code, name in LANGUAGES if code != language],
+        "zone": settings.TIME_ZONE,
+    }
+
+
+LANGUAGES = (("en", "English"), ("zh-hans", "中文"))
+
+
+def words() -> dict[str, str]:
+    """By the names that the scripts use."""
+    return {
+        "seize": _("Seize"),
+        "more": _("Seize another"),
+        "seizing": _("Seizing…"),
+        "again": _("Trying again in {n} s"),
+        "later": _("Again in {n} s"),
+        "yours": _("Yours"),
+        "notStarted": _("Not started"),
+        "soldOut": _("Sold out"),
+        "ended": _("Ended"),
+        "paused": _("Paused"),
+        "logIn": _("Log in to seize"),
+        "left": _("{n} left"),
+        "startsIn": _("Starts in {t}"),
+        "endsIn": _("Ends in {t}"),
+        "days": _("{n} d {t}"),
+        "held": _("You have {n} of {limit}."),
+        "won": _("You got it: {name}"),
+        "open": _("Open now: {name}"),
+        "unsure": _("No answer came. Asking whether it is yours…"),
+        "offline": _("The answer never came. Press again: it costs nothing, and what you have won stays yours."),
+        "busy": _("Many press at once. Nothing is lost; asking again for you."),
+    }

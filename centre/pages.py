@@ -1,0 +1,162 @@
+"""The pages: what is on offer, one activity, my coupons. Readable without a script; the scripts press by the API."""
+
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
+from django.utils.decorators import method_decorator
+from django.utils.functional import cached_property
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+from django.views.decorators.gzip import gzip_page
+from django.views.generic import View
+
+from activities.admission import STORE_FAULTS
+from activities.listing import TABS, Snapshot
+from activities.ready import snapshot_ready
+from activities.statuses import CouponStatus
+from activities.wallet import STATUSES, CursorInvalid, wallet_page
+from centre.cards import card_of, held_of
+from centre.frame import frame_of
+from centre.sessions import session_shopper
+from seize.problems import retry_after
+from seize.requests import id_parse
+from seize.services import server_time
+
+CARDS_MAX = 50  # of a tab; whoever has more on offer at once wants a page with a search
+
+
+class Page(View):
+    """A page of the coupon centre, in the language of whoever asks."""
+
+    http_method_names = ("get", "head", "options")
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            response = super().dispatch(request, *args, **kwargs)
+        except (*STORE_FAULTS, OperationalError, InterfaceError):
+            response = self.answer("centre/away.html", status=503, title=_("Back in a moment"))
+            response.headers["Retry-After"] = retry_after(earliest_s=2, spread_s=4)["Retry-After"]
+        patch_vary_headers(response, ("Cookie", "Accept-Language"))
+        response.headers.setdefault("Cache-Control", "private, no-cache")
+        return response
+
+    def answer(self, template: str, *, status: int = 200, **context: Any) -> HttpResponse:
+        """A whole page."""
+        return HttpResponse(self.rendered(template, **context), status=status)
+
+    def rendered(self, template: str, *, path: str | None = None, **context: Any) -> str:
+        """A page's HTML: of a request it takes the language, ``is_known``, and the path where none is given."""
+        frame = frame_of(path=path or self.request.get_full_path(), is_known=self.is_known)
+        return render_to_string(template, {**frame, **context})
+
+    @cached_property
+    def shopper(self) -> int | None:
+        """Who has logged in."""
+        return session_shopper(self.request)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody has logged in; all that a page may show of them that is kept for others."""
+        return self.shopper is not None
+
+    def missing(self) -> HttpResponse:
+        """There is no such page."""
+        return self.answer("centre/missing.html", status=404, title=_("There is nothing here."))
+
+
+class _Kept:
+    """Pages rendered of the same snapshot of the list, for the crowd that reloads before the start."""
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._pages: dict[tuple[object, ...], str] = {}
+
+    def page(self, snapshot: Snapshot, key: tuple[object, ...], *, make: Callable[[], str]) -> str:
+        """The page that was made of this snapshot, or is made now; two threads may both make it."""
+        if self._snapshot is not snapshot:
+            self._snapshot, self._pages = snapshot, {}
+        pages = self._pages
+        if key not in pages:
+            pages[key] = make()
+        return pages[key]
+
+
+_kept = _Kept()
+
+
+@method_decorator(gzip_page, name="dispatch")
+class CentrePage(Page):
+    """``/?tab=ongoing|upcoming``: the coupon centre."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        tab = request.GET.get("tab", "ongoing")
+        if tab not in TABS:
+            return self.missing()
+        snapshot = snapshot_ready()
+        key = (tab, get_language(), self.is_known)
+        return HttpResponse(_kept.page(snapshot, key, make=lambda: self._rendered(snapshot, tab)))
+
+    def _rendered(self, snapshot: Snapshot, tab: str) -> str:
+        language = get_language() or ""
+        bodies = [body for body in snapshot.activities.values() if body["status"] == TABS[tab]]
+        # What is paused is seen where it was pressed: a shopper must not think that it is gone.
+        bodies += [body for body in snapshot.activities.values() if tab == "ongoing" and body["status"] == "paused"]
+        cards = [card_of(body, language=language, is_known=self.is_known) for body in bodies[:CARDS_MAX]]
+        numbers = {name: sum(body["status"] == TABS[name] for body in snapshot.activities.values()) for name in TABS}
+        return self.rendered(
+            "centre/centre.html", path=f"{reverse('centre')}?tab={tab}", title=_("Coupon centre"), tab=tab, cards=cards,
+            tabs=[("ongoing", _("On now"), numbers["ongoing"]), ("upcoming", _("Coming up"), numbers["upcoming"])],
+        )  # fmt: skip
+
+
+@method_decorator(gzip_page, name="dispatch")
+class ActivityPage(Page):
+    """``/activity/<id>``: one activity with its rules."""
+
+    def get(self, request: HttpRequest, activity_id: str) -> HttpResponse:
+        known = id_parse(activity_id)
+        snapshot = snapshot_ready()
+        body = None if known is None else snapshot.activities.get(str(known))
+        if body is None:
+            return self.missing()
+
+        def make() -> str:
+            card = card_of(body, language=get_language() or "", is_known=self.is_known)
+            path = reverse("centre-activity", args=[activity_id])
+            return self.rendered("centre/activity.html", path=path, title=body["name"], card=card)
+
+        return HttpResponse(_kept.page(snapshot, (activity_id, get_language(), self.is_known), make=make))
+
+
+class WalletPage(Page):
+    """``/coupons?status=&cursor=``: my coupons, those on their way first."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        if self.shopper is None:
+            if not settings.JWT_SIGNING_KEY:
+                return self.missing()
+            return HttpResponseRedirect(f"{reverse('shopper-log-in')}?{urlencode({'next': request.get_full_path()})}")
+        status = request.GET.get("status", "unused")
+        if status not in STATUSES:
+            return self.missing()
+        try:
+            page = wallet_page(user_id=self.shopper, status=status, cursor=request.GET.get("cursor"), now=server_time())
+        except CursorInvalid:
+            return self.missing()
+        language = get_language() or ""
+        coupons = [held_of(body, language=language) for body in cast("list[dict[str, Any]]", page["results"])]
+        response = self.answer(
+            "centre/wallet.html", title=_("My coupons"), coupons=coupons, shown=status,
+            statuses=[(name, CouponStatus(name.upper()).label) for name in STATUSES], next_cursor=page["next_cursor"],
+            is_waiting=any(held.body["state"] == "pending" for held in coupons),
+        )  # fmt: skip
+        response.headers["Cache-Control"] = "no-store"
+        return response

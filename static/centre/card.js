@@ -1,0 +1,171 @@
+// One activity on the page: its countdown, its stock, and a button that opens by the server's clock.
+
+import { seize } from "./desk.js";
+import { duration, fill, say } from "./page.js";
+import { isKnown, logInPage } from "./session.js";
+
+export class Card {
+  #element; #clock; #button; #note; #bar; #leftText; #name;
+  #isOpen = null; // was it, when it was last drawn?
+  #pressing = null; // what the button says while an answer is awaited
+  #until = 0; // closed for this shopper until then, server's ms
+  #refusal = "";
+
+  constructor(element, clock) {
+    this.#element = element;
+    this.#clock = clock;
+    this.#button = element.querySelector("[data-press]");
+    this.#note = element.querySelector("[data-note]");
+    this.#bar = element.querySelector("[data-bar]");
+    this.#leftText = element.querySelector("[data-left-text]");
+    this.#name = element.querySelector("h2").textContent.trim();
+    this.id = element.dataset.card;
+    this.status = element.dataset.status;
+    this.startsAt = Number(element.dataset.starts);
+    this.endsAt = Number(element.dataset.ends);
+    this.limit = Number(element.dataset.limit);
+    this.total = Number(element.dataset.total);
+    this.left = element.dataset.left === undefined ? null : Number(element.dataset.left);
+    this.held = 0; // seqs up to this one are this shopper's
+    this.#button.addEventListener("click", () => this.press());
+  }
+
+  /** What the list says of it; null: it is in the list no more. */
+  take(activity) {
+    if (activity === null) {
+      this.status = "ended";
+      return;
+    }
+    this.status = activity.status;
+    this.startsAt = Date.parse(activity.starts_at);
+    this.endsAt = Date.parse(activity.ends_at);
+    this.left = activity.stock_left;
+    this.total = activity.stock_total;
+    this.limit = activity.per_user_limit;
+  }
+
+  /** Coupons of it that this shopper is known to have: all seqs up to the highest. */
+  hold(seq) {
+    this.held = Math.max(this.held, seq);
+  }
+
+  /** The next moment at which it looks otherwise by itself, server's ms; 0: none. */
+  get changesAt() {
+    const now = this.#clock.now();
+    return [this.startsAt, this.endsAt, this.#until].filter((moment) => moment > now).sort((a, b) => a - b)[0] ?? 0;
+  }
+
+  #state() {
+    const now = this.#clock.now();
+    if (this.held >= this.limit) return "yours";
+    if (this.status === "voided" || this.status === "ended" || now >= this.endsAt) return "ended";
+    if (this.status === "paused") return "paused";
+    if (now < this.startsAt) return "notStarted";
+    if (this.left === 0) return this.held ? "yours" : "soldOut";
+    return now < this.#until ? "later" : "open";
+  }
+
+  async press() {
+    if (this.#pressing !== null || this.#state() !== "open") return;
+    if (!isKnown()) {
+      location.assign(logInPage());
+      return;
+    }
+    this.#pressing = fill("seizing");
+    this.#refusal = "";
+    this.draw();
+    try {
+      const result = await seize({
+        id: this.id, seq: this.held + 1, clock: this.#clock, waiting: (why, ms) => this.#wait(why, ms),
+      });
+      this.#told(result);
+    } finally {
+      this.#pressing = null;
+      this.draw();
+    }
+  }
+
+  #wait(why, ms) {
+    const end = this.#clock.now() + ms;
+    this.#note.textContent = fill(why);
+    say(fill(why));
+    const count = () => {
+      const left = end - this.#clock.now();
+      if (this.#pressing === null) return;
+      this.#pressing = left > 0 ? fill("again", { n: Math.ceil(left / 1000) }) : fill("seizing");
+      this.draw();
+      if (left > 0) setTimeout(count, Math.min(left, 1000));
+    };
+    count();
+  }
+
+  #told({ kind, body, wait }) {
+    switch (kind) {
+      case "won":
+        this.hold(body.seq);
+        say(fill("won", { name: this.#name }));
+        return;
+      case "stranger":
+        location.assign(logInPage());
+        return;
+      case "offline":
+        this.#refuse(fill("offline"));
+        return;
+    }
+    switch (body.code) {
+      case "LIMIT_REACHED": this.hold(Math.max(body.held ?? 0, this.limit)); say(fill("held", { n: this.held, limit: this.limit })); return;
+      case "SOLD_OUT": this.left = 0; break;
+      case "ENDED": this.status = "ended"; break;
+      case "VOIDED": this.status = "voided"; break;
+      case "UNKNOWN_ACTIVITY": this.status = "ended"; break;
+      case "NOT_STARTED": this.startsAt = Date.parse(body.starts_at); break;
+      case "PAUSED": this.#until = this.#clock.now() + wait; break;
+    }
+    this.#refuse(body.title);
+  }
+
+  #refuse(text) {
+    this.#refusal = text;
+    say(text);
+  }
+
+  /** Put on the page what holds now. Only what is different is written. */
+  draw() {
+    const now = this.#clock.now(), state = this.#state();
+    const labels = {
+      yours: () => fill("yours"), ended: () => fill("ended"), paused: () => fill("paused"), soldOut: () => fill("soldOut"),
+      notStarted: () => fill("notStarted"),
+      later: () => fill("later", { n: Math.ceil((this.#until - now) / 1000) }),
+      open: () => fill(!isKnown() ? "logIn" : this.held ? "more" : "seize"),
+    };
+    const shown = this.#pressing === null ? state : "seizing";
+    write(this.#button, this.#pressing ?? labels[state]());
+    mark(this.#button, "aria-disabled", String(shown !== "open"));
+    mark(this.#element, "data-state", shown);
+    if (this.#pressing === null) write(this.#note, this.#noteOf(state, now));
+    if (this.left !== null) {
+      write(this.#leftText, fill("left", { n: this.left }));
+      const percent = Math.min(100, Math.ceil((100 * this.left) / this.total));
+      if (this.#bar.value !== percent) this.#bar.value = percent;
+    }
+    const isOpen = state === "open";
+    if (isOpen && this.#isOpen === false) say(fill("open", { name: this.#name }));
+    this.#isOpen = isOpen;
+  }
+
+  #noteOf(state, now) {
+    if (state === "notStarted") return fill("startsIn", { t: duration(this.startsAt - now) });
+    if (this.#refusal && state !== "yours") return this.#refusal;
+    if (this.held) return fill("held", { n: this.held, limit: this.limit });
+    if (state === "open" && this.endsAt - now < 86_400_000) return fill("endsIn", { t: duration(this.endsAt - now) });
+    return "";
+  }
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function mark(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}

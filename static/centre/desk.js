@@ -1,0 +1,73 @@
+// The API as a page asks it. No cookie goes along, so no other site can ask in a shopper's name.
+
+import { jitter, language, sleep } from "./page.js";
+import { tokenForget, tokenNow } from "./session.js";
+
+const TIMEOUT_MS = 8_000;
+const PATIENCE_MS = 90_000;
+const SOON_MS = 5_000;
+
+/** One question: { status, body, wait (ms, of Retry-After) }. Throws when no whole answer came. */
+export async function ask(path, { clock, token, body, timeout = TIMEOUT_MS } = {}) {
+  const headers = { "Accept-Language": language };
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (body) headers["Content-Type"] = "application/json";
+  const asked = performance.now();
+  const response = await fetch(`/market/consumer/${path}`, {
+    method: body ? "POST" : "GET", body: body && JSON.stringify(body), headers, credentials: "omit", cache: "no-store",
+    signal: AbortSignal.timeout(timeout),
+  });
+  const answered = performance.now();
+  const answer = await response.json();
+  if (clock && answer.server_time) clock.take(answer.server_time, asked, answered);
+  return { status: response.status, body: answer, wait: Number(response.headers.get("Retry-After") || 0) * 1000 };
+}
+
+/**
+ * Press for one coupon until it is known what came of it. The same seq each time: however often it is asked, and
+ * wherever an answer is lost, it is one wish.
+ *
+ * @param {(why: "unsure" | "busy", ms: number) => void} waiting  told before each wait
+ * @returns {{ kind: "won" | "refused" | "offline" | "stranger", status?: number, body?: object, wait?: number }}
+ */
+export async function seize({ id, seq, clock, waiting }) {
+  const start = performance.now();
+  let losses = 0, strange = 0;
+  for (;;) {
+    let token, answer;
+    try {
+      token = await tokenNow();
+      if (token === null) return { kind: "stranger" };
+      answer = await ask("coupon/seize", { clock, token, body: { id, seq } });
+    } catch {
+      answer = null;
+    }
+    let why = "busy", wait;
+    if (answer === null) {
+      losses += 1;
+      why = "unsure";
+      wait = Math.min(500 * 2 ** losses, 8_000);
+      wait = wait / 2 + jitter(wait / 2);
+    } else if (answer.status === 200 || answer.status === 201) {
+      return { kind: "won", ...answer };
+    } else if (answer.status === 401) {
+      tokenForget();
+      strange += 1;
+      if (strange > 1) return { kind: "stranger" };
+      wait = 0;
+    } else if (isPassing(answer, clock)) {
+      wait = Math.max(answer.wait, 1000) + jitter(500);
+    } else {
+      return { kind: "refused", ...answer };
+    }
+    if (performance.now() - start + wait > PATIENCE_MS) return { kind: "offline" };
+    if (wait) waiting(why, wait);
+    await sleep(wait);
+  }
+}
+
+/** Whether asking again will help: the server is busy or coming back, or the start is a moment away. */
+function isPassing({ status, body }, clock) {
+  if (status === 503 || status === 429 || status === 502 || status === 504) return true;
+  return body.code === "NOT_STARTED" && Date.parse(body.starts_at) - clock.now() < SOON_MS;
+}

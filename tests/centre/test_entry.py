@@ -1,0 +1,140 @@
+"""Coming in and going out: who gets a cookie, what it opens, and what another site can do with it: nothing."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from centre.sessions import SESSION, TOKEN_LIFETIME_S
+from seize.tokens import access_token_verify, token_issue
+from tests.factories import offer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PASSWORD = " a long word of hers "
+
+
+@pytest.fixture
+def ann():
+    return get_user_model().objects.create_user("ann", password=PASSWORD)
+
+
+def shopper_of(client: Client) -> int | None:
+    response = client.post("/session/token")
+    return access_token_verify(response.json()["token"]) if response.status_code == 200 else None
+
+
+def test_password_opens_the_pages_and_log_out_closes_them(client, ann):
+    offer()
+    response = client.post("/login", {"username": "ann", "password": PASSWORD, "next": "/coupons"})
+    assert (response.status_code, response["Location"]) == (302, "/coupons")
+    assert shopper_of(client) == ann.pk
+    assert f"You are shopper {ann.pk}." in client.get("/account").content.decode()
+    assert client.post("/logout")["Location"] == "/"
+    assert shopper_of(client) is None
+    assert client.get("/account")["Location"] == "/login"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"username": "ann", "password": PASSWORD.strip()},
+        {"username": "bob", "password": PASSWORD},
+        {"username": "ann"},
+        {},
+    ],
+)
+def test_wrong_password_says_so_and_gives_no_cookie(client, ann, given):
+    response = client.post("/login", given)
+    assert response.status_code == 422
+    assert 'class="wrong"' in response.content.decode()
+    assert "shopper" not in response.cookies
+
+
+def test_user_who_was_switched_off_gets_no_cookie(client, ann):
+    ann.is_active = False
+    ann.save()
+    assert client.post("/login", {"username": "ann", "password": PASSWORD}).status_code == 422
+
+
+@pytest.mark.parametrize("shopper", ["1001", "9223372036854775807"])
+def test_development_lets_anybody_in_as_any_shopper(client, shopper):
+    client.post("/login", {"shopper": shopper})
+    assert shopper_of(client) == int(shopper)
+
+
+@pytest.mark.parametrize("shopper", ["0", "-1", "x", "9223372036854775808", ""])
+def test_development_lets_nobody_in_who_cannot_be(client, shopper):
+    response = client.post("/login", {"shopper": shopper})
+    assert (response.status_code, "shopper" in response.cookies) == (422, False)
+
+
+def test_production_knows_no_such_door(client, settings):
+    settings.DEVELOPMENT = False
+    assert client.post("/login", {"shopper": "1001"}).status_code == 404
+    assert "as any shopper" not in client.get("/login").content.decode()
+
+
+@pytest.mark.parametrize(("is_secure", "name"), [(False, "shopper"), (True, "__Host-shopper")])
+def test_no_script_reads_the_cookie_and_no_other_site_sends_it(client, settings, is_secure, name):
+    settings.SESSION_COOKIE_SECURE = is_secure
+    cookie = client.post("/login", {"shopper": "7"}).cookies[name]
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"], cookie["domain"]) == (True, "Lax", "/", "")
+    assert bool(cookie["secure"]) is is_secure
+    assert cookie["max-age"] == settings.SHOPPER_SESSION_S
+
+
+@pytest.mark.parametrize(("path", "body"), [("/login", {"shopper": "7"}), ("/logout", {})])
+def test_form_of_another_site_changes_nothing(path, body):
+    """Log-in as well: a shopper must not win for somebody else without knowing."""
+    client = Client(enforce_csrf_checks=True)
+    client.cookies["shopper"] = token_issue(kind=SESSION, user_id=1, lifetime_s=60)
+    response = client.post(path, body)
+    assert response.status_code == 403
+    assert "Nothing was changed" in response.content.decode()
+    assert "shopper" not in response.cookies
+    assert shopper_of(client) == 1
+
+
+def test_form_of_the_page_itself_is_taken():
+    client = Client(enforce_csrf_checks=True)
+    client.get("/login")
+    token = client.cookies["csrftoken"].value
+    assert client.post("/login", {"shopper": "7", "csrfmiddlewaretoken": token}).status_code == 302
+
+
+@pytest.mark.parametrize("origin", ["cross-site", "same-site", "none"])
+def test_token_is_for_the_page_of_this_site_alone(client, origin):
+    client.post("/login", {"shopper": "7"})
+    response = client.post("/session/token", HTTP_SEC_FETCH_SITE=origin)
+    assert (response.status_code, response.json()["code"]) == (403, "FORBIDDEN")
+    assert client.post("/session/token", HTTP_SEC_FETCH_SITE="same-origin").status_code == 200
+    assert client.get("/session/token").status_code == 405
+
+
+def test_token_is_short_lived_kept_nowhere_and_costs_no_query(client, django_assert_num_queries):
+    client.post("/login", {"shopper": "7"})
+    with django_assert_num_queries(0):
+        response = client.post("/session/token")
+    assert response.json()["expires_in"] == TOKEN_LIFETIME_S
+    assert response["Cache-Control"] == "no-store"
+    assert "Access-Control-Allow-Origin" not in response
+
+
+def test_cookie_opens_nothing_of_the_api(client):
+    activity = offer()
+    client.post("/login", {"shopper": "7"})
+    assert client.get("/market/consumer/coupon/my").status_code == 401
+    body = {"id": str(activity.pk), "seq": 1}
+    assert client.post("/market/consumer/coupon/seize", body, content_type="application/json").status_code == 401
+
+
+@pytest.mark.parametrize("lifetime_s", [-3600, 0])
+def test_cookie_that_is_over_is_none(client, lifetime_s, settings):
+    settings.JWT_LEEWAY_S = -1
+    client.cookies["shopper"] = token_issue(kind=SESSION, user_id=7, lifetime_s=lifetime_s)
+    assert shopper_of(client) is None
+
+
+def test_cookie_of_another_key_is_none(client, settings):
+    client.cookies["shopper"] = token_issue(kind=SESSION, user_id=7, lifetime_s=60)
+    settings.JWT_VERIFYING_KEY = settings.JWT_SIGNING_KEY = "another secret of more than thirty-two characters"
+    assert shopper_of(client) is None
