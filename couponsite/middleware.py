@@ -23,7 +23,7 @@ class RequestIdMiddleware:
         return response
 
 
-OFFICE = ("/admin/", "/market/docs/")
+OFFICE = "/admin/"
 
 
 class PagePolicyMiddleware(CSPMiddleware):

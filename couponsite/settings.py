@@ -5,6 +5,7 @@ Valkey that ``script/server`` runs. ``.env.example`` lists every variable.
 """
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,8 @@ TIME_ZONE = env("TIME_ZONE", default="Asia/Shanghai")
 # -- Static files ---------------------------------------------------------------------------------
 
 STATIC_HOST = env("STATIC_HOST", default="").rstrip("/")  # S26: a CDN in front of /static/, off by default
+if STATIC_HOST and not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", STATIC_HOST):
+    raise ImproperlyConfigured(f"STATIC_HOST is a scheme and a host such as https://cdn.example, not {STATIC_HOST!r}.")
 STATIC_URL = f"{STATIC_HOST}/static/"
 STATIC_ROOT = VAR_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
@@ -151,12 +154,11 @@ CONTENT_SECURITY_POLICY = {
         "frame-ancestors": [NONE],
     }
 }
-# The back office's theme and the API's documentation write scripts and styles into their pages.
+# The back office's theme writes scripts and styles into its pages. (The API's documentation: couponsite/docs.py.)
 OFFICE_POLICY = {
     "script-src": [*_OWN, UNSAFE_INLINE, UNSAFE_EVAL],
     "style-src": [*_OWN, UNSAFE_INLINE],
     "img-src": [*_OWN, "data:"],
-    "worker-src": [SELF, "blob:"],
 }
 
 # -- The ledger: MySQL or MariaDB by DATABASE_URL, else SQLite under var/ ---------------------------

@@ -211,6 +211,23 @@ def test_network_cut_after_sending_asks_again_and_shows_what_was_won(shopper, wo
     expect(page.locator("[data-state=issued]")).to_have_count(1, timeout=8_000)
 
 
+def test_slow_network_says_that_it_is_under_way_and_sends_one_press(shopper, worker):
+    activity = offer(name="双十二", per_user_limit=3)
+    page = shopper(7)
+    expect(button(page, activity)).to_have_text("Seize")
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    slow = {"offline": False, "latency": 2_500, "downloadThroughput": 6_000, "uploadThroughput": 6_000}
+    session.send("Network.emulateNetworkConditions", slow)
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if "coupon/seize" in request.url else None)
+    button(page, activity).click()
+    expect(button(page, activity)).to_have_text("Seizing…")
+    button(page, activity).click(force=True)
+    expect(card(page, activity).locator("[data-note]")).to_have_text("You have 1 of 3.", timeout=20_000)
+    assert len(sent) == 1
+
+
 def test_busy_server_is_asked_again_when_it_says_and_not_before(shopper, worker):
     activity = offer(name="双十二")
     page = shopper(7)

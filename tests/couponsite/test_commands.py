@@ -72,11 +72,12 @@ class TestOnRealStores:
             ("ended", 1, "FIXED"),
             ("paused", 1, "PERCENT"),
             ("upcoming", 1, "FIXED"),
+            ("upcoming", 1, "FIXED"),
         ]
         assert (results[0]["stock_total"], results[0]["stock_left"]) == (100, 100)
         assert get_user_model().objects.get(username="admin").check_password("admin")
         call_command("seed_demo", stdout=io.StringIO())
-        assert Activity.objects.count() == 5
+        assert Activity.objects.count() == 6
 
     def test_drain_and_preheat_work_without_celery_and_repeat_harmlessly(self, capsys, raw):
         activity = offer()

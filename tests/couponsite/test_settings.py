@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 SECRET = "a-secret-of-at-least-32-characters-for-sure"
 PRODUCTION = {
@@ -38,6 +39,9 @@ def test_production_starts_with_its_secrets():
         ({"SECRET_KEY": "development-only-secret-that-production-refuses-0123456789abcdef"}, "SECRET_KEY"),
         ({"JWT_SIGNING_KEY": "short"}, "JWT_SIGNING_KEY"),
         ({"ALLOWED_HOSTS": ""}, "ALLOWED_HOSTS"),
+        ({"STATIC_HOST": "cdn.example"}, "STATIC_HOST"),
+        ({"STATIC_HOST": "https://cdn.example/assets"}, "STATIC_HOST"),
+        ({"STATIC_HOST": "https://cdn.example; script-src *"}, "STATIC_HOST"),
         ({"ENVIRONMENT": "prod"}, "ENVIRONMENT"),
         ({"JWT_ALGORITHM": "none"}, "JWT_ALGORITHM"),
         ({"JWT_ALGORITHM": "RS256"}, "JWT_PUBLIC_KEY"),
@@ -107,3 +111,28 @@ def test_grace_after_sigterm_ends_before_the_patience_of_supervisord():
     refused = settings_load(STOP_GRACE_S="9")
     assert refused.returncode != 0
     assert "STOP_GRACE_S is from 0 to 8 seconds, not 9." in refused.stderr
+
+
+def test_s26_static_files_may_lie_on_another_host_which_the_pages_policy_names():
+    code = (
+        "import django; django.setup()\n"
+        "from django.test import Client\n"
+        "response = Client().get('/login')\n"
+        "print(response['Content-Security-Policy']); print(response.content.decode())\n"
+    )
+    env = {
+        "PATH": os.environ["PATH"],
+        "ENV_FILE": os.devnull,
+        "VAR_DIR": str(settings.VAR_DIR),  # with the files as they are published
+        "ALLOWED_HOSTS": "testserver",
+        "STATIC_HOST": "https://cdn.example/",
+        "DJANGO_SETTINGS_MODULE": "couponsite.settings",
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    policy, page = done.stdout.split("\n", 1)
+    for kind in ("script-src", "style-src", "img-src", "font-src"):
+        assert f"{kind} 'self' https://cdn.example;" in policy
+    assert "connect-src 'self';" in policy
+    assert re.search(r'href="https://cdn\.example/static/centre/centre\.[0-9a-f]{12}\.css"', page)
+    assert '"/static/' not in page

@@ -147,8 +147,18 @@ class TestServer:
 
     def test_demo_activities_are_all_there(self, server):
         results = server.get("/market/consumer/activity/list")["results"]
-        shown = [(result["status"], result["per_user_limit"]) for result in results]
-        assert shown == [("ongoing", 1), ("ongoing", 3), ("ended", 1), ("paused", 1), ("upcoming", 1)]
+        shown = {result["name"]: (result["status"], result["per_user_limit"]) for result in results}
+        assert shown.pop("马上开抢 满30减5") in {("upcoming", 1), ("ongoing", 1)}  # two minutes after it was made
+        assert list(shown.values()) == [("ongoing", 1), ("ongoing", 3), ("ended", 1), ("paused", 1), ("upcoming", 1)]
+
+    def test_newcomer_finds_the_coupon_centre_at_the_root(self, server):
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=10) as response:
+            page = response.read().decode()
+        assert "满100减20" in page
+        for address in re.findall(r'(?:href|src)="(/static/[^"]+)"', page):
+            assert re.search(r"\.[0-9a-f]{12}\.\w+$", address), "published under the name of its content"
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{address}", timeout=10) as response:
+                assert "immutable" in response.headers["Cache-Control"]
 
     def test_flower_shows_the_drain_with_its_result(self, server):
         authorization = {"Authorization": "Basic YWRtaW46YWRtaW4="}
@@ -164,7 +174,7 @@ class TestServer:
         done = subprocess.run(
             [str(ROOT / ".venv/bin/python"), "manage.py", "preheat"], cwd=ROOT, env=env, capture_output=True, text=True
         )
-        assert (done.returncode, json.loads(done.stdout)["current"]) == (0, 5)
+        assert (done.returncode, json.loads(done.stdout)["current"]) == (0, 6)
 
     def test_second_start_reports_the_running_one(self, server):
         again = subprocess.run([str(ROOT / "script/server")], env=server.env, capture_output=True, text=True)

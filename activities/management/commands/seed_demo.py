@@ -15,6 +15,7 @@ from seize.management.base import Command as BaseCommand
 from seize.management.base import UsageError
 
 DAY = timedelta(days=1)
+SOON = timedelta(minutes=2)  # to see a countdown come to its end
 
 
 def demo_activities(*, now: datetime) -> list[tuple[Activity, datetime]]:
@@ -33,11 +34,13 @@ def demo_activities(*, now: datetime) -> list[tuple[Activity, datetime]]:
         (activity("已结束 满200减30", now - 3 * DAY, now - DAY, stock_total=50,
                   min_spend=Decimal(200), amount_off=Decimal(30)), now - 2 * DAY),
         (activity("暂停中 7折", now - DAY, now + 30 * DAY, stock_total=200, **{**percent, "pay_percent": 70}), now),
+        (activity("马上开抢 满30减5", now + SOON, now + 30 * DAY, stock_total=20,
+                  min_spend=Decimal(30), amount_off=Decimal(5)), now),
     ]  # fmt: skip
 
 
 class Command(BaseCommand):
-    help = "Create the superuser admin/admin and five demo activities unless they are there (development only)."
+    help = "Create the superuser admin/admin and six demo activities unless they are there (development only)."
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.DEVELOPMENT:
