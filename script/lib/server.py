@@ -134,7 +134,8 @@ def addresses_print(port: int, flower_port: int) -> None:
     """The URLs, and how to log in."""
     development = setting("ENVIRONMENT", "development") == "development"
     login = "   log in as admin / admin (development only)" if development else ""
-    say(f"  centre   http://127.0.0.1:{port}/   for shoppers{'; enter as any of them (development only)' if development else ''}")
+    door = "; enter as any of them (development only)" if development else ""
+    say(f"  centre   http://127.0.0.1:{port}/   for shoppers{door}")
     say(f"  admin    http://127.0.0.1:{port}/admin/{login}")
     say(f"  API      http://127.0.0.1:{port}/market/consumer/activity/list")
     say(f"  Flower   http://127.0.0.1:{flower_port}/{login}")
