@@ -7,6 +7,7 @@ import pytest
 from seize.batching import Lanes
 from seize.outcomes import Won
 from seize.store import OutcomeUnknown, StoreUnavailable
+from tests.loops import loop_run
 
 
 class Desk:
@@ -37,7 +38,7 @@ def run(scenario, desk: Desk, *, waiting_max: int = 10_000):
     async def main() -> None:
         await scenario(Lanes(call=desk, waiting_max=waiting_max), answers)
 
-    asyncio.run(main())
+    loop_run(main())
     return answers
 
 

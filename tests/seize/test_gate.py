@@ -16,6 +16,7 @@ from couponsite import asgi
 from seize import batching, protocol, store
 from seize.keys import seize_keys
 from seize.tokens import access_token_issue
+from tests.loops import loop_run
 from tests.seize.servers import Counted, ask, raw_request, read_reply, served
 from tests.seize.stage import ACTIVITY, load
 
@@ -408,7 +409,7 @@ def test_start_tells_sigterm_apart_and_freezes_what_is_loaded(monkeypatch):
         told.append(message["type"])
 
     try:
-        asyncio.run(asgi.front()({"type": "lifespan"}, receive, send))
+        loop_run(asgi.front()({"type": "lifespan"}, receive, send))
         assert gc.get_freeze_count() > 100_000
     finally:
         gc.unfreeze()

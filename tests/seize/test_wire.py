@@ -14,6 +14,7 @@ from seize import store
 from seize.batching import Desk
 from seize.outcomes import Won
 from seize.wire import Wire
+from tests.loops import loop_run
 from tests.seize.stage import ACTIVITY, load
 
 
@@ -35,7 +36,7 @@ def asked(*users: int) -> store.SeizeReply:
         finally:
             made.close()
 
-    return asyncio.run(main())
+    return loop_run(main())
 
 
 def test_reply_is_the_one_that_the_store_gives():
@@ -67,7 +68,7 @@ def test_calls_under_way_at_once_get_each_its_own_reply():
         made.close()
         return replies
 
-    replies = asyncio.run(main())
+    replies = loop_run(main())
     assert [reply.entries[0][0] for reply in replies] == [str(activity_id) for activity_id in activities]
 
 
@@ -92,7 +93,7 @@ def test_server_killed_between_two_calls_is_noticed_before_anything_is_sent(own_
         made.close()
         return reply
 
-    assert asyncio.run(main()).entries[0][0] == -8  # not ready: it was not rebuilt yet
+    assert loop_run(main()).entries[0][0] == -8  # not ready: it was not rebuilt yet
 
 
 def test_server_that_hangs_leaves_the_outcome_unknown_in_time_and_its_late_answer_is_nobodys(own_valkey, settings):
@@ -112,7 +113,7 @@ def test_server_that_hangs_leaves_the_outcome_unknown_in_time_and_its_late_answe
         made.close()
         return reply
 
-    assert asyncio.run(main()).entries[0][:2] == ["11", 1]
+    assert loop_run(main()).entries[0][:2] == ["11", 1]
     held = store.client().hgetall("COUPON:SEIZE:LIST:{1}:11")
     assert {"1", "4"} <= held.keys()
 
@@ -153,7 +154,7 @@ def test_process_that_stood_still_longer_than_an_answer_may_take_still_reads_it(
         made.close()
         return reply
 
-    assert len(asyncio.run(main()).entries[0]) == 4
+    assert len(loop_run(main()).entries[0]) == 4
 
 
 def test_command_on_a_connection_that_is_gone_was_not_sent():
@@ -164,7 +165,7 @@ def test_command_on_a_connection_that_is_gone_was_not_sent():
         with pytest.raises(store.StoreUnavailable, match="gone"):
             await connection.command("PING")
 
-    asyncio.run(main())
+    loop_run(main())
 
 
 def test_answer_that_nobody_waits_for_ends_the_connection_instead_of_becoming_the_next_ones(settings):
@@ -187,7 +188,7 @@ def test_answer_that_nobody_waits_for_ends_the_connection_instead_of_becoming_th
         assert connection.lost
         made.close()
 
-    asyncio.run(main())
+    loop_run(main())
     listener.close()
     thread.join(5)
 
@@ -280,6 +281,6 @@ def test_desk_takes_the_way_that_the_url_allows(request, settings, kind):
         desk.close()
         return outcomes
 
-    [outcome] = asyncio.run(main())
+    [outcome] = loop_run(main())
     assert isinstance(outcome, Won)
     assert (desk._wire() is None) == (kind == "cluster")
