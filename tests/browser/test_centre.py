@@ -56,7 +56,7 @@ def press(page: Page, activity: Activity) -> None:
 
 @pytest.mark.parametrize("wrong_by_h", [-1, 0, 1])
 def test_button_opens_by_the_servers_clock_and_the_win_is_in_my_coupons_at_once(shopper, worker, seen, wrong_by_h):
-    start = timezone.now() + timedelta(seconds=5)
+    start = timezone.now() + timedelta(seconds=9)
     activity = offer(name="双十二", starts_at=start, ends_at=start + timedelta(hours=1))
     page = shopper(7, "/login")
     page.add_init_script(f"""
@@ -74,7 +74,7 @@ def test_button_opens_by_the_servers_clock_and_the_win_is_in_my_coupons_at_once(
     seen(page, f"centre-countdown-{wrong_by_h}")
     button(page, activity).click(force=True)
     assert Coupon.objects.count() == 0
-    expect(button(page, activity)).to_have_text("Seize", timeout=8_000)
+    expect(button(page, activity)).to_have_text("Seize", timeout=15_000)
     late_s = (timezone.now() - start).total_seconds()
     assert -0.1 < late_s < 1.5, f"opened {late_s} s after the start"
     press(page, activity)
@@ -88,7 +88,7 @@ def test_button_opens_by_the_servers_clock_and_the_win_is_in_my_coupons_at_once(
 def test_paused_mid_sale_says_when_to_try_again_and_goes_on_after_resume(shopper, worker):
     activity = offer(name="双十二")
     page = shopper(7)
-    expect(button(page, activity)).to_have_text("Seize")
+    expect(button(page, activity)).to_have_attribute("aria-disabled", "false")
     services.activity_pause(activity_id=activity.pk, now=timezone.now())
     press(page, activity)
     expect(card(page, activity).locator("[data-note]")).to_have_text("This activity is paused. Please try again later.")
@@ -105,7 +105,7 @@ def test_paused_mid_sale_says_when_to_try_again_and_goes_on_after_resume(shopper
 def test_sold_out_is_told_in_words_and_the_list_follows(shopper, worker, seen):
     activity = offer(name="双十二", stock_total=1)
     late = shopper(8)
-    expect(button(late, activity)).to_have_text("Seize")
+    expect(button(late, activity)).to_have_attribute("aria-disabled", "false")
     first = shopper(7)
     press(first, activity)
     expect(button(first, activity)).to_have_text("Yours")
@@ -214,7 +214,7 @@ def test_network_cut_after_sending_asks_again_and_shows_what_was_won(shopper, wo
 def test_slow_network_says_that_it_is_under_way_and_sends_one_press(shopper, worker):
     activity = offer(name="双十二", per_user_limit=3)
     page = shopper(7)
-    expect(button(page, activity)).to_have_text("Seize")
+    expect(button(page, activity)).to_have_attribute("aria-disabled", "false")
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     slow = {"offline": False, "latency": 2_500, "downloadThroughput": 6_000, "uploadThroughput": 6_000}
