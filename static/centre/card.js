@@ -10,6 +10,8 @@ export class Card {
   #pressing = null; // what the button says while an answer is awaited
   #until = 0; // closed for this shopper until then, server's ms
   #refusal = "";
+  #refusedIn = ""; // the state in which that was said; it is not said in another
+  #isUnsure = false; // pressed, and no answer came: only asking again tells, whatever the list says
 
   constructor(element, clock) {
     this.#element = element;
@@ -58,6 +60,7 @@ export class Card {
   #state() {
     const now = this.#clock.now();
     if (this.held >= this.limit) return "yours";
+    if (this.#isUnsure) return "open";
     if (this.status === "voided" || this.status === "ended" || now >= this.endsAt) return "ended";
     if (this.status === "paused") return "paused";
     if (now < this.startsAt) return "notStarted";
@@ -100,6 +103,7 @@ export class Card {
   }
 
   #told({ kind, body, wait }) {
+    this.#isUnsure = kind === "offline";
     switch (kind) {
       case "won":
         this.hold(body.seq);
@@ -113,7 +117,11 @@ export class Card {
         return;
     }
     switch (body.code) {
-      case "LIMIT_REACHED": this.hold(Math.max(body.held ?? 0, this.limit)); say(fill("held", { n: this.held, limit: this.limit })); return;
+      case "LIMIT_REACHED":
+        this.held = body.held; // fewer than thought when somebody else logged in, in another window
+        if (this.held < this.limit) break;
+        say(fill("held", { n: this.held, limit: this.limit }));
+        return;
       case "SOLD_OUT": this.left = 0; break;
       case "ENDED": this.status = "ended"; break;
       case "VOIDED": this.status = "voided"; break;
@@ -126,6 +134,7 @@ export class Card {
 
   #refuse(text) {
     this.#refusal = text;
+    this.#refusedIn = closedBy(this.#state());
     say(text);
   }
 
@@ -155,12 +164,15 @@ export class Card {
 
   #noteOf(state, now) {
     if (state === "notStarted") return fill("startsIn", { t: duration(this.startsAt - now) });
-    if (this.#refusal && state !== "yours") return this.#refusal;
+    if (this.#refusal && closedBy(state) === this.#refusedIn && state !== "yours") return this.#refusal;
     if (this.held) return fill("held", { n: this.held, limit: this.limit });
     if (state === "open" && this.endsAt - now < 86_400_000) return fill("endsIn", { t: duration(this.endsAt - now) });
     return "";
   }
 }
+
+/** "Again in 7 s" is the pause, told by the desk before the list tells it. */
+const closedBy = (state) => (state === "later" ? "paused" : state);
 
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;

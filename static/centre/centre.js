@@ -41,9 +41,17 @@ async function look() {
   } catch {
     failures += 1;
   }
-  const rest = Math.min(EVERY_MS * 2 ** failures, 60_000);
+  // Nothing opens before the time is known: that is asked for sooner.
+  const rest = clock.isKnown ? Math.min(EVERY_MS * 2 ** failures, 60_000) : 1_000;
   clearTimeout(poll);
   poll = setTimeout(look, rest * 0.8 + jitter(rest * 0.4));
+}
+
+/** The log-in has ended: seen now, not in the second of the start. */
+function forget() {
+  document.body.dataset.known = "0";
+  for (const card of cards) card.held = 0;
+  draw();
 }
 
 /** What this shopper has: the newest coupons. An older one is found when its button is pressed: the win is told again. */
@@ -51,8 +59,7 @@ async function hold() {
   if (!isKnown()) return;
   const token = await tokenNow();
   if (token === null) {
-    document.body.dataset.known = "0";
-    draw();
+    forget();
     return;
   }
   const { status, body } = await ask("coupon/my", { clock, token });
@@ -69,14 +76,18 @@ function wake() {
     clearTimeout(tick);
     return;
   }
+  failures = 0;
   // A moment later: a phone that wakes has no network yet.
   setTimeout(() => { look(); hold().catch(() => {}); ticking(); }, jitter(SETTLE_MS));
 }
 
 document.addEventListener("visibilitychange", wake);
-addEventListener("pageshow", (event) => { if (event.persisted) wake(); });
+// A page that comes back by the back button may be another shopper's, or nobody's any more.
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 addEventListener("online", wake);
 look();
 hold().catch(() => {});
 // The token is good before the start, not asked for in the second of the crowd.
-setInterval(() => { if (isKnown() && !document.hidden) tokenNow().catch(() => {}); }, 30_000);
+setInterval(() => {
+  if (isKnown() && !document.hidden) tokenNow().then((token) => { if (token === null) forget(); }).catch(() => {});
+}, 30_000);

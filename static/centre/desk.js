@@ -20,7 +20,8 @@ export async function ask(path, { clock, token, body, timeout = TIMEOUT_MS } = {
   const answered = performance.now();
   const answer = await response.json();
   if (clock && answer.server_time) clock.take(answer.server_time, asked, answered);
-  return { status: response.status, body: answer, wait: Number(response.headers.get("Retry-After") || 0) * 1000 };
+  const wait = Number(response.headers.get("Retry-After") || 0) * 1000;
+  return { status: response.status, body: answer, wait: Number.isFinite(wait) ? wait : 0 }; // a proxy may give a date
 }
 
 /**

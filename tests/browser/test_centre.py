@@ -228,6 +228,32 @@ def test_slow_network_says_that_it_is_under_way_and_sends_one_press(shopper, wor
     assert len(sent) == 1
 
 
+def test_winner_who_never_got_an_answer_may_ask_when_the_list_says_sold_out(shopper, worker):
+    activity = offer(name="双十二", stock_total=1)
+    page = shopper(7)
+    # A page that loses patience at once, instead of after 90 s.
+    page.add_init_script("""
+        const real = performance.now.bind(performance);
+        window.skip = 0;
+        performance.now = () => real() + window.skip;
+    """)
+    page.reload()
+    expect(button(page, activity)).to_have_attribute("aria-disabled", "false")
+
+    def lose(route: Route) -> None:
+        assert route.fetch().status in (200, 201)
+        page.evaluate("window.skip += 200_000")
+        route.abort("connectionreset")
+
+    page.route(SEIZE, lose, times=1)
+    press(page, activity)
+    note = card(page, activity).locator("[data-note]")
+    expect(note).to_have_text(re.compile("^The answer never came. Press again"))
+    expect(card(page, activity).locator("[data-left-text]")).to_have_text("0 left", timeout=15_000)
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Yours")
+
+
 def test_busy_server_is_asked_again_when_it_says_and_not_before(shopper, worker):
     activity = offer(name="双十二")
     page = shopper(7)
