@@ -18,6 +18,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import View
 
 from centre.frame import frame_of
+from centre.pages import Page
 from centre.sessions import session_end, session_shopper, session_start, session_token
 from seize.problems import CONTENT_TYPE, Problem
 from seize.requests import ID_MAX
@@ -58,8 +59,10 @@ def next_page(given: str) -> str:
 
 
 @method_decorator(sensitive_post_parameters("password"), name="dispatch")
-class LogInPage(View):
+class LogInPage(Page):
     """``/login?next=``: by password; in development also as any shopper."""
+
+    http_method_names = ("get", "head", "post", "options")
 
     def get(self, request: HttpRequest) -> HttpResponse:
         return self._page(request, LogInForm(), DemoForm())

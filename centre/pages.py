@@ -36,7 +36,7 @@ CARDS_MAX = 50  # of a tab; whoever has more on offer at once wants a page with 
 class Page(View):
     """A page of the coupon centre, in the language of whoever asks."""
 
-    http_method_names = ("get", "head", "options")
+    http_method_names: tuple[str, ...] = ("get", "head", "options")
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:

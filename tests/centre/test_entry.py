@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import OperationalError
 from django.test import Client
 
 from centre.sessions import SESSION, TOKEN_LIFETIME_S
@@ -47,6 +48,16 @@ def test_wrong_password_says_so_and_gives_no_cookie(client, ann, given):
     assert response.status_code == 422
     assert 'class="wrong"' in response.content.decode()
     assert "shopper" not in response.cookies
+
+
+def test_ledger_that_is_away_is_told_and_gives_no_cookie(client, monkeypatch):
+    def away(**_given: str) -> None:
+        raise OperationalError(2006, "server has gone away")
+
+    monkeypatch.setattr("centre.entry.authenticate", away)
+    response = client.post("/login", {"username": "ann", "password": PASSWORD})
+    assert (response.status_code, "shopper" in response.cookies) == (503, False)
+    assert "Please load this page again shortly" in response.content.decode()
 
 
 def test_user_who_was_switched_off_gets_no_cookie(client, ann):
