@@ -42,6 +42,7 @@ def test_centre_shows_what_is_on_offer_with_its_stock_in_words_of_the_language(c
     offer(name="Tomorrow", starts_at=timezone.now() + timedelta(days=1), ends_at=timezone.now() + timedelta(days=2))
     assert isinstance(press(activity, 1), Won)
     english = text_of(client.get("/"))
+    assert "<title>Coupon centre</title>" in client.get("/").content.decode()
     for words in ("双十二", "¥20", "from ¥100", "20.00 off orders from 100.00", "2 left", "On now 1", "Coming up 1"):
         assert words in english
     assert "Tomorrow" not in english
