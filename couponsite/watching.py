@@ -21,7 +21,7 @@ STALE_S = 10.0  # older than that none is shown
 CHECKED_S = 30.0  # so long somebody who was checked goes on watching; then Django checks the session again
 CHECKED_MAX = 1000
 CACHE_CONTROL = "max-age=0, no-cache, no-store, must-revalidate, private"
-_PATH = re.compile(rb"/admin/activities/activity/(\d{1,18})/live/fragment")
+_PATH = re.compile(rb"/admin/activities/activity/(\d{1,19})/live/fragment")
 _ALLOW = b"GET, HEAD, OPTIONS"
 
 Key = tuple[int, str]

@@ -16,6 +16,8 @@ from tests.sync.stage import press
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+ID_OF_19_DIGITS = 2234567890123456789
+
 
 @pytest.fixture(autouse=True)
 def _fresh():
@@ -36,7 +38,7 @@ def get(path: str, session: str, **headers: str) -> bytes:
 
 @pytest.mark.parametrize("kind", ["asgi", "protocol"])
 def test_front_gives_the_bytes_of_the_view_to_whom_the_view_has_let_in(watcher, kind):
-    activity = offer()
+    activity = offer(id=ID_OF_19_DIGITS)
     path, session = f"/admin/activities/activity/{activity.pk}/live/fragment", watcher.session.session_key
     viewed = watcher.get(path)
     made = front()
