@@ -5,11 +5,12 @@ from datetime import datetime
 
 import orjson
 from celery import current_app
+from django.contrib.auth import get_user_model
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from activities.checklist import Redis
-from activities.models import Activity, DiscountTerms
+from activities.models import Activity, Audience, Challenge, DiscountTerms, Listed
 from activities.statuses import UNPUBLISHED, ActivityStatus
 from seize import desk, store
 from seize.keys import shard_of
@@ -47,7 +48,55 @@ def rules_of(activity: Activity) -> desk.Rules:
         per_user=activity.per_user_limit,
         total=activity.stock_total,
         settled=activity.settled_at is not None,
+        access=access_of(activity),
     )
+
+
+def access_of(activity: Activity) -> desk.Access:
+    """Who is let in and how fast, as Redis keeps it; what limits nobody is left out."""
+    is_challenged = activity.challenge != Challenge.OFF
+    is_for_staff = activity.audience == Audience.STAFF
+    return desk.Access(
+        asks=activity.asks_max,
+        window_ms=None if activity.asks_max is None else activity.asks_window_s * 1000,
+        rate=activity.rate_max,
+        ramp_ms=activity.ramp_s * 1000 or None,
+        challenge=activity.challenge.lower() if is_challenged else None,
+        pressure=activity.pressure_min if activity.challenge == Challenge.PRESSURE else None,
+        percent=None if is_for_staff or activity.gray_percent == 100 else activity.gray_percent,
+        staff=is_for_staff,
+        lists=activity.listed_version or None,
+    )
+
+
+def activity_preheat(activity: Activity) -> str:
+    """Bring Redis up to a row, and the lists that it speaks of; what ``preheat.lua`` said, but never 'lists'."""
+    answer = desk.preheat(rules_of(activity))
+    if answer == "lists":
+        listed_publish(activity)
+        answer = desk.preheat(rules_of(activity))
+    return answer
+
+
+def listed_publish(activity: Activity) -> None:
+    """Write to Redis who is let in to the activity and who is kept out by name, if it has such lists."""
+    if activity.listed_version:
+        rows = Listed.objects.filter(activity=activity).values_list("user_id", "verdict")
+        listed = [(user_id, verdict.lower()) for user_id, verdict in rows.iterator(chunk_size=10_000)]
+        desk.listed_write(activity_id=activity.pk, version=activity.listed_version, listed=listed)
+
+
+def staff_publish() -> None:
+    """Write to Redis who belongs to the back office."""
+    desk.staff_write(get_user_model().objects.filter(is_staff=True, is_active=True).values_list("pk", flat=True))
+
+
+def staff_tell() -> None:
+    """Like :func:`staff_publish`; a Redis that is away hears it from the comparison later."""
+    try:
+        staff_publish()
+    except STORE_FAULTS as fault:
+        log.warning("who belongs to the staff is not yet in Redis: %s", fault)
 
 
 def activity_close(*, activity: Activity, state: str) -> None:
@@ -73,7 +122,7 @@ def activity_admit(*, activity_id: int) -> str:
         compares every second and mends what did not arrive here.
     """
     try:
-        answer = desk.preheat(rules_of(Activity.objects.get(pk=activity_id)))
+        answer = activity_preheat(Activity.objects.get(pk=activity_id))
         if answer == "rebuild":
             _rebuild_hint(activity_id)
         list_publish()

@@ -2,18 +2,18 @@
 
 What may happen when (cloning: always):
 
-========= ====== ======== ======= ====== ======= ===== ====== ===== === ====
-effective submit withdraw approve reject publish pause resume stock end void
-========= ====== ======== ======= ====== ======= ===== ====== ===== === ====
-draft     yes    –        –       –      –       –     –      –     –   –
-submitted –      yes      yes     yes    –       –     –      –     –   –
-approved  –      yes      –       yes    yes     –     –      –     –   –
-upcoming  –      –        –       –      –       yes   –      yes   yes yes
-ongoing   –      –        –       –      –       yes   –      yes   yes yes
-paused    –      –        –       –      –       –     yes    yes   yes yes
-ended     –      –        –       –      –       –     –      –     –   –
-voided    –      –        –       –      –       –     –      –     –   –
-========= ====== ======== ======= ====== ======= ===== ====== ===== === ====
+========= ====== ======== ======= ====== ======= ===== ====== ===== === ==== ======
+effective submit withdraw approve reject publish pause resume stock end void access
+========= ====== ======== ======= ====== ======= ===== ====== ===== === ==== ======
+draft     yes    –        –       –      –       –     –      –     –   –    yes
+submitted –      yes      yes     yes    –       –     –      –     –   –    yes
+approved  –      yes      –       yes    yes     –     –      –     –   –    yes
+upcoming  –      –        –       –      –       yes   –      yes   yes yes  yes
+ongoing   –      –        –       –      –       yes   –      yes   yes yes  yes
+paused    –      –        –       –      –       –     yes    yes   yes yes  yes
+ended     –      –        –       –      –       –     –      –     –   –    –
+voided    –      –        –       –      –       –     –      –     –   –    –
+========= ====== ======== ======= ====== ======= ===== ====== ===== === ==== ======
 """
 
 from collections.abc import Iterator
@@ -45,6 +45,7 @@ LEGAL: dict[str, frozenset[EffectiveStatus]] = {
         ("add_stock", "change_end", "void"),
         frozenset({EffectiveStatus.UPCOMING, EffectiveStatus.ONGOING, EffectiveStatus.PAUSED}),
     ),
+    **dict.fromkeys(("access", "listed"), frozenset(EffectiveStatus) - {EffectiveStatus.ENDED, EffectiveStatus.VOIDED}),
 }
 
 

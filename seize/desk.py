@@ -3,23 +3,57 @@
 Faults are those of :mod:`seize.store`.
 """
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
+
+import orjson
 
 from seize.keys import (
     LIST_KEY,
     LIST_STAMP_KEY,
+    SHARDS,
     holders_key,
+    listed_key,
     marker_key,
     rules_key,
     seize_keys,
     shard_of,
+    staff_key,
     stock_key,
 )
 from seize.store import client, faults_translated, script_call
 
 # -- Rules, preheat, rebuild --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may ask for an activity's coupons, and how fast; what is None or False limits nobody.
+
+    ``asks`` a shopper in any ``window_ms``; ``rate`` coupons in any second, growing from a tenth during ``ramp_ms``;
+    ``challenge`` is always or pressure (from ``pressure`` asks a second on); ``percent`` of shoppers by a stable share,
+    or ``staff`` alone; ``lists``: the version of who is let in and kept out by name.
+    """
+
+    asks: int | None = None
+    window_ms: int | None = None
+    rate: int | None = None
+    ramp_ms: int | None = None
+    challenge: str | None = None
+    pressure: int | None = None
+    percent: int | None = None
+    staff: bool = False
+    lists: int | None = None
+
+    def text(self) -> str:
+        """As ``seize.lua`` reads it; '' when it limits nobody."""
+        given = {name: value for name in self.__slots__ if (value := getattr(self, name)) not in (None, False)}
+        return orjson.dumps(given).decode() if given else ""
+
+
+NO_LIMITS = Access()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +70,7 @@ class Rules:
     per_user: int
     total: int
     settled: bool = False
+    access: Access = NO_LIMITS
 
     def arguments(self) -> list[str | int]:
         return [
@@ -47,14 +82,15 @@ class Rules:
             self.ends_ms,
             self.per_user,
             self.total,
+            self.access.text(),
         ]
 
 
 def preheat(rules: Rules) -> str:
-    """Run ``preheat.lua``; returns 'applied', 'current', 'fenced' or 'rebuild'."""
+    """Run ``preheat.lua``; returns 'applied', 'current', 'lists', 'fenced' or 'rebuild'."""
     keys = seize_keys(rules.activity_id)
-    arguments = [rules.activity_id, *rules.arguments(), int(rules.settled)]
-    return cast(str, script_call("preheat", (keys.rules, keys.stock, keys.holders), arguments))
+    arguments = [rules.activity_id, *rules.arguments(), rules.access.lists or "", int(rules.settled)]
+    return cast(str, script_call("preheat", (keys.rules, keys.stock, keys.holders, keys.listed), arguments))
 
 
 def close(*, activity_id: int, uid: str, state: str) -> bool:
@@ -86,7 +122,42 @@ def rebuild_finish(*, rules: Rules, token: str, claims: int) -> bool:
 def settle(*, activity_id: int, uid: str, epoch: int) -> bool:
     """Forget the holders of an activity that is over; False when Redis' clock or rules say otherwise."""
     keys = seize_keys(activity_id)
-    return bool(script_call("settle", (keys.rules, keys.stock, keys.holders), (activity_id, uid, epoch)))
+    return bool(script_call("settle", (keys.rules, keys.stock, keys.holders, keys.listed), (activity_id, uid, epoch)))
+
+
+# -- Who is let in or kept out by name ------------------------------------------------------------------
+
+LISTED_CHUNK = 1000
+_LISTED_TTL_S = 60  # of one that nobody went on writing
+
+
+def listed_write(*, activity_id: int, version: int, listed: Sequence[tuple[int, str]]) -> bool:
+    """Replace the list of (user id, 'allow' or 'deny') at once; False when one as new was there already."""
+    key = listed_key(activity_id)
+    making = f"{key}:{secrets.token_hex(8)}"
+    for start in range(0, len(listed), LISTED_CHUNK):
+        with faults_translated():
+            pipeline = client().pipeline(transaction=False)
+            pipeline.hset(making, mapping=dict(listed[start : start + LISTED_CHUNK]))
+            pipeline.expire(making, _LISTED_TTL_S)
+            pipeline.execute()
+    return bool(script_call("listed_finish", (key, making), (version,)))
+
+
+def listed_read(*, activity_ids: Sequence[int], user_id: int) -> list[str | None]:
+    """What the lists of these activities say of a shopper: 'allow', 'deny', or None."""
+    with faults_translated():
+        pipeline = client().pipeline(transaction=False)
+        for activity_id in activity_ids:
+            pipeline.hget(listed_key(activity_id), str(user_id))
+        return list(pipeline.execute())
+
+
+def staff_write(user_ids: Iterable[int]) -> None:
+    """Say in every shard who belongs to the back office."""
+    members = [str(user_id) for user_id in user_ids]
+    for shard in range(SHARDS):
+        script_call("staff_write", (staff_key(shard),), members)
 
 
 # -- Inspection ---------------------------------------------------------------------------------------

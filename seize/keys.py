@@ -16,6 +16,10 @@ class SeizeKeys(NamedTuple):
     stock: str
     holders: str
     queue: str
+    listed: str
+    staff: str
+    asked_even: str
+    asked_odd: str
 
 
 def shard_of(activity_id: int) -> int:
@@ -24,14 +28,19 @@ def shard_of(activity_id: int) -> int:
 
 
 def seize_keys(activity_id: int) -> SeizeKeys:
-    """The five keys of an activity."""
+    """The keys of an activity."""
     shard = shard_of(activity_id)
+    tail = f"{{{shard}}}:{activity_id}"
     return SeizeKeys(
         marker=marker_key(shard),
         rules=rules_key(activity_id),
         stock=stock_key(shard),
         holders=holders_key(activity_id),
         queue=queue_key(shard),
+        listed=listed_key(activity_id),
+        staff=staff_key(shard),
+        asked_even=f"COUPON:ASKED:{tail}:0",
+        asked_odd=f"COUPON:ASKED:{tail}:1",
     )
 
 
@@ -43,6 +52,16 @@ def rules_key(activity_id: int) -> str:
 def holders_key(activity_id: int) -> str:
     """Hash of an activity's holders: user id to highest seq."""
     return f"COUPON:SEIZE:LIST:{{{shard_of(activity_id)}}}:{activity_id}"
+
+
+def listed_key(activity_id: int) -> str:
+    """Hash of those whom staff have let in or kept out: user id to ``allow`` or ``deny``; ``_`` is its version."""
+    return f"COUPON:LISTED:{{{shard_of(activity_id)}}}:{activity_id}"
+
+
+def staff_key(shard: int) -> str:
+    """Set of the back office's people, who see what is not for everybody yet."""
+    return f"COUPON:STAFF:{{{shard}}}"
 
 
 def marker_key(shard: int) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class Refusal(IntEnum):
@@ -15,6 +16,19 @@ class Refusal(IntEnum):
     VOIDED = -6
     UNKNOWN_ACTIVITY = -7
     NOT_READY = -8
+    TOO_MANY_REQUESTS = -9
+    NOT_ELIGIBLE = -10
+    CHALLENGE_REQUIRED = -11
+    CHALLENGE_INVALID = -12
+
+
+class Pace(NamedTuple):
+    """A limit that is used up: ``quota`` requests a window, and the next one in ``wait_ms``."""
+
+    name: str
+    quota: int
+    window_ms: int
+    wait_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +48,17 @@ class Won:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """No coupon. ``held`` is the highest seq that the shopper holds, ``starts_ms`` the start of the activity."""
+    """No coupon. ``held`` is the highest seq that the shopper holds, ``starts_ms`` the start of the activity.
+
+    ``pace``: how fast one may ask, where asking too fast was the reason.
+    """
 
     activity_id: int
     refusal: Refusal
     held: int
     starts_ms: int
     now_ms: int
+    pace: Pace | None = None
 
 
 Outcome = Won | Refused

@@ -11,6 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import get_language, override
 from django.utils.translation import gettext_lazy as _
 
+from seize.outcomes import Pace
 from seize.store import Fault, OutcomeUnknown, StoreBusy
 
 CONTENT_TYPE = "application/problem+json"
@@ -23,6 +24,12 @@ CATALOGUE: Mapping[str, tuple[HTTPStatus, Promise]] = {
     "ENDED": (HTTPStatus.GONE, _("This activity has ended.")),
     "VOIDED": (HTTPStatus.GONE, _("This activity was withdrawn.")),
     "UNKNOWN_ACTIVITY": (HTTPStatus.NOT_FOUND, _("There is no such activity.")),
+    "NOT_ELIGIBLE": (HTTPStatus.FORBIDDEN, _("This activity is not open to everybody yet, and not to you.")),
+    "CHALLENGE_REQUIRED": (HTTPStatus.FORBIDDEN, _("Solve a challenge first: get one, and send what solves it.")),
+    "CHALLENGE_INVALID": (
+        HTTPStatus.FORBIDDEN,
+        _("This is no solution of a challenge of yours that is still good. Get another one."),
+    ),
     "NOT_READY": (HTTPStatus.SERVICE_UNAVAILABLE, _("Not ready yet. Nothing happened: please try again shortly.")),
     "BUSY": (HTTPStatus.SERVICE_UNAVAILABLE, _("Too busy. Nothing happened: please try again shortly.")),
     "OUTCOME_UNKNOWN": (
@@ -112,6 +119,18 @@ def title_of(code: str, language: str) -> str:
 def retry_after(*, earliest_s: int, spread_s: int) -> dict[str, str]:
     """A Retry-After header in whole seconds, spread so that a refused crowd does not return as one."""
     return {"Retry-After": str(earliest_s + random.randint(0, spread_s))}  # noqa: S311 - jitter, no secret
+
+
+def pace_headers(pace: Pace | None) -> dict[str, str]:
+    """What a limit that is used up says in headers, by draft-ietf-httpapi-ratelimit-headers-10."""
+    if pace is None:
+        return retry_after(earliest_s=1, spread_s=2)
+    wait_s, window_s = max(1, -(-pace.wait_ms // 1000)), max(1, pace.window_ms // 1000)
+    return {
+        **retry_after(earliest_s=wait_s, spread_s=2),
+        "RateLimit-Policy": f'"{pace.name}";q={pace.quota};w={window_s}',
+        "RateLimit": f'"{pace.name}";r=0;t={wait_s}',
+    }
 
 
 def problem_of_fault(fault: Fault) -> Problem:

@@ -4,10 +4,11 @@ import functools
 import math
 
 from seize.outcomes import Refusal, Refused, Won
-from seize.problems import Problem, retry_after
+from seize.problems import Problem, pace_headers, retry_after
 from seize.times import moment_of
 
 CLAIM_URL = "/market/consumer/activity/{}/claim"
+CHALLENGE_URL = "/market/consumer/activity/{}/challenge"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -45,4 +46,8 @@ def refused_problem(refused: Refused) -> Problem:
             headers = retry_after(earliest_s=5, spread_s=10)
         case Refusal.NOT_READY:
             headers = retry_after(earliest_s=1, spread_s=2)
+        case Refusal.TOO_MANY_REQUESTS:
+            headers = pace_headers(refused.pace)
+        case Refusal.CHALLENGE_REQUIRED | Refusal.CHALLENGE_INVALID:
+            members["challenge_url"] = CHALLENGE_URL.format(refused.activity_id)
     return Problem(refused.refusal.name, members=members, headers=headers)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from seize import counting, store
-from seize.outcomes import Outcome, Refusal, Refused, Won
+from seize.outcomes import Outcome, Pace, Refusal, Refused, Won
 from seize.requests import SeizeRequest
 
 BATCH_MAX = 256  # shoppers per script call: keeps a call below a millisecond and Lua's unpack within its stack
@@ -19,8 +19,8 @@ def coupon_seize(*, wanted: SeizeRequest, user_id: int) -> Outcome:
     return coupons_seize(activity_id=wanted.activity_id, shoppers=[(user_id, wanted.seq)])[0]
 
 
-def coupons_seize(*, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> list[Outcome]:
-    """Claim coupons of one activity for up to 256 shoppers, (user id, wanted seq or 0) each, in order.
+def coupons_seize(*, activity_id: int, shoppers: Sequence[store.Shopper], demand: int = 0) -> list[Outcome]:
+    """Claim coupons of one activity for up to 256 shoppers, as :func:`seize.store.seize` takes them, in order.
 
     :raises ValueError: more than 256 shoppers.
     :raises seize.store.StoreUnavailable: nothing happened.
@@ -28,7 +28,7 @@ def coupons_seize(*, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> l
     """
     if len(shoppers) > BATCH_MAX:
         raise ValueError(f"at most {BATCH_MAX} shoppers a call, not {len(shoppers)}")
-    return outcomes_of(activity_id, store.seize(activity_id=activity_id, shoppers=shoppers))
+    return outcomes_of(activity_id, store.seize(activity_id=activity_id, shoppers=shoppers, demand=demand))
 
 
 def outcomes_of(activity_id: int, reply: store.SeizeReply) -> list[Outcome]:
@@ -41,7 +41,8 @@ def outcomes_of(activity_id: int, reply: store.SeizeReply) -> list[Outcome]:
             code = entry[3]  # 0 WON, 1 REPLAY
         else:
             code = entry[0]
-            outcomes.append(Refused(activity_id, Refusal(code), entry[1], reply.starts_ms, reply.now_ms))
+            pace = Pace(entry[5], quota=entry[3], window_ms=entry[4], wait_ms=entry[2]) if len(entry) > 2 else None
+            outcomes.append(Refused(activity_id, Refusal(code), entry[1], reply.starts_ms, reply.now_ms, pace))
         told[code] = told.get(code, 0) + 1
     counting.count(activity_id, now_ms=reply.now_ms, told=told, is_known=reply.starts_ms > 0)
     return outcomes

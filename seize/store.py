@@ -273,21 +273,28 @@ class SeizeReply(NamedTuple):
     entries: list[list[Any]]
 
 
-def seize(*, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> SeizeReply:
-    """Run ``seize.lua`` for (user id, wanted seq or 0) pairs of one activity.
+Shopper = tuple[int, int] | tuple[int, int, int]
+
+
+def seize(*, activity_id: int, shoppers: Sequence[Shopper], demand: int = 0) -> SeizeReply:
+    """Run ``seize.lua`` for shoppers of one activity.
+
+    :param shoppers: user id, wanted seq (0 = next, below zero = only if it is held already), and optionally what is
+        known of a challenge: 0 = none was solved, -1 = not rightly, else the ms at which it was set.
+    :param demand: asks per second for this activity, as far as this process sees them.
 
     :raises StoreUnavailable: nothing happened.
     :raises OutcomeUnknown: it may have happened.
     """
-    reply = script_call("seize", *seize_arguments(activity_id, shoppers))
+    reply = script_call("seize", *seize_arguments(activity_id, shoppers, demand=demand))
     return SeizeReply(now_ms=reply[0], starts_ms=reply[1], entries=reply[2:])
 
 
-def seize_arguments(activity_id: int, shoppers: Sequence[tuple[int, int]]) -> tuple[SeizeKeys, list[str]]:
+def seize_arguments(activity_id: int, shoppers: Sequence[Shopper], *, demand: int = 0) -> tuple[SeizeKeys, list[str]]:
     """KEYS and ARGV of ``seize.lua``."""
-    arguments = [str(activity_id)]
-    for user_id, seq in shoppers:
-        arguments += (str(user_id), str(seq))
+    arguments = [str(activity_id), str(demand)]
+    for user_id, seq, *proof in shoppers:
+        arguments += (str(user_id), str(seq), str(proof[0]) if proof else "0")
     return seize_keys(activity_id), arguments
 
 

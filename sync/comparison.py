@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from activities.admission import list_publish, rules_of
+from activities.admission import activity_preheat, list_publish, staff_publish
 from activities.models import Activity
 from activities.querysets import ActivityQuerySet
 from seize import desk
@@ -120,7 +120,7 @@ def _shard_mend(
             case "preheat":
                 result.preheated.append(activity.pk)
                 row = Activity.objects.get(pk=activity.pk)  # after publishing no activity is ever deleted
-                complete = desk.preheat(rules_of(row)) in ("applied", "current") and complete
+                complete = activity_preheat(row) in ("applied", "current") and complete
     return complete
 
 
@@ -131,10 +131,11 @@ def _shard_load(shard: int, result: ComparisonResult, rebuild: Callable[[int], o
     """
     token = secrets.token_hex(16)
     desk.shard_token_write(shard=shard, token=token)
+    staff_publish()
     rows = _watched(Activity.objects.watched().in_shards([shard]))
     complete = _shard_mend(rows, _inspect(shard, rows), result, rebuild)
     for activity in Activity.objects.published().in_shards([shard]).exclude(settled_at=None).iterator():
-        desk.preheat(rules_of(activity))
+        activity_preheat(activity)
     if complete and desk.shard_declare_loaded(shard=shard, token=token):
         result.loaded.append(shard)
         log.info("shard %s is loaded", shard)
@@ -156,7 +157,8 @@ def verdict(activity: Watched | Activity, state: desk.ShardState) -> str:
 def preheat_all() -> dict[str, object]:
     """S23: bring the rules of every watched activity up to date and write the list anew."""
     answers: dict[str, int] = {}
+    staff_publish()
     for activity in Activity.objects.watched():
-        answer = desk.preheat(rules_of(activity))
+        answer = activity_preheat(activity)
         answers[answer] = answers.get(answer, 0) + 1
     return {**answers, "list_written": list_publish(), "at": datetime.now(UTC).isoformat(timespec="seconds")}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from django.db import connection, transaction
 
-from activities.admission import rules_of
+from activities.admission import activity_preheat, listed_publish, rules_of
 from activities.models import Activity, Coupon
 from seize import desk, queue, store
 from seize.claims import claim_parse
@@ -89,11 +89,12 @@ def _rebuild(activity_id: int, *, token: str, progress: Progress) -> dict[str, o
     activity = _epoch_raise(activity_id)
     claimed = _claims_collect(activity, token=token, progress=progress)
     _holders_write(activity_id, claimed.holders, token=token, progress=progress)
+    listed_publish(activity)
     if not desk.rebuild_finish(rules=rules_of(activity), token=token, claims=claimed.count):
         raise RebuildLost(f"activity {activity_id}")
     # What was committed while the fence stood.
     _session_renew()
-    desk.preheat(rules_of(Activity.objects.get(pk=activity_id)))
+    activity_preheat(Activity.objects.get(pk=activity_id))
     return {"state": "rebuilt", "claims": claimed.count, "holders": len(claimed.holders)}
 
 

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
+from activities.models.access import AccessTerms
 from activities.models.terms import DiscountTerms
 from activities.querysets import ActivityQuerySet
 from activities.statuses import ActivityStatus, EffectiveStatus, activity_status
@@ -24,7 +25,7 @@ def uid_make() -> str:
     return secrets.token_hex(8)
 
 
-class Activity(DiscountTerms):
+class Activity(DiscountTerms, AccessTerms):
     """An offer of a limited number of coupons from ``starts_at`` until just before ``ends_at``."""
 
     Status = ActivityStatus
@@ -97,6 +98,7 @@ class Activity(DiscountTerms):
         )
         constraints = (
             *DiscountTerms.constraints_for("activity"),
+            *AccessTerms.access_constraints("activity"),
             models.CheckConstraint(
                 name="activity_issued_within_stock", condition=Q(issued__gte=0, issued__lte=F("stock_total"))
             ),
@@ -138,6 +140,7 @@ class Activity(DiscountTerms):
             raise ValidationError({needed: _("This kind of coupon needs it.")})
         if given := [name for name in unused if getattr(self, name) is not None]:
             raise ValidationError({given[0]: _("Leave this empty for this kind of coupon.")})
+        self.access_clean()
 
     def effective_status(self, *, now: datetime) -> EffectiveStatus:
         """The status that holds at ``now``."""

@@ -33,6 +33,8 @@ class AuditEvent(AppendOnly):
         ADD_STOCK = "add_stock", _("Stock added")
         CHANGE_END = "change_end", _("End moved")
         VOID = "void", _("Voided")
+        ACCESS = "access", _("Access changed")
+        LISTED = "listed", _("List replaced")
         EXPORT = "export", _("Exported")
         IMPORT = "import", _("Imported")
         LETTER_REPLAY = "letter_replay", _("Dead letter replayed")

@@ -1,24 +1,31 @@
 --[[ Claim coupons of one activity for one or more shoppers. Every check comes before every write.
 
   KEYS     [1] marker hash  [2] rules hash  [3] stock hash  [4] holders hash  [5] queue hash
-  ARGV     [1] activity_id string, then per shopper: user_id string, wanted seq int (0 = next)
+           [6] listed hash  [7] staff set  [8] asked_even hash  [9] asked_odd hash
+  ARGV     [1] activity_id string  [2] demand int (asks per second, as whoever calls sees them), then per shopper:
+           user_id string, wanted seq int (0 = next; below zero: tell of a win of that seq, claim nothing),
+           proof int (0 = none, -1 = one that is not good, else the challenge's ms)
   RETURNS  now_ms int, starts_ms int (0 = unknown), then per shopper either
            {activity_id string, seq int, seized_ms int (0 = no longer queued), replay 0|1}
            or {code int, held int}
+           or {-9, held int, wait_ms int, quota int, window_ms int, name string}; {-9, held int} to whom claims nothing
   CODES    -1 LIMIT_REACHED  -2 SOLD_OUT  -3 NOT_STARTED  -4 ENDED  -5 PAUSED  -6 VOIDED
-           -7 UNKNOWN_ACTIVITY  -8 NOT_READY
+           -7 UNKNOWN_ACTIVITY  -8 NOT_READY  -9 TOO_MANY_REQUESTS  -10 NOT_ELIGIBLE
+           -11 CHALLENGE_REQUIRED  -12 CHALLENGE_INVALID
 
   Ids stay strings: a Lua number would round ids of 17 digits and more.
   Shoppers of one call are served in order; one who appears twice is served as if by two calls. ]]
 
 local activity_id = ARGV[1]
-local shoppers = (#ARGV - 1) / 2
+local demand = tonumber(ARGV[2])
+local shoppers = (#ARGV - 2) / 3
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_us = time[1] * 1000000 + time[2] -- whole numbers far below 2^53: limits are counted without rounding
 local gen = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 
 local rules = redis.call('HMGET', KEYS[2],
-  'uid', 'epoch', 'gen', 'state', 'fence', 'starts_ms', 'ends_ms', 'per_user')
+  'uid', 'epoch', 'gen', 'state', 'fence', 'starts_ms', 'ends_ms', 'per_user', 'access', 'rate_due_us')
 local uid, epoch, rules_gen, state, fence = rules[1], rules[2], rules[3], rules[4], rules[5]
 local starts_ms, ends_ms, per_user = tonumber(rules[6]), tonumber(rules[7]), tonumber(rules[8])
 
@@ -47,11 +54,67 @@ redis.call('HLEN', KEYS[5]) -- a queue of another type stops the script here, no
 
 local users = { '_' }
 for i = 1, shoppers do
-  users[i + 1] = ARGV[2 * i]
+  users[i + 1] = ARGV[3 * i]
 end
 local holders = redis.call('HMGET', KEYS[4], unpack(users))
 if holders[1] ~= epoch then
   return refuse_all(-8)
+end
+
+-- Who may ask at all, and how often? ---------------------------------------------------------------
+local access = rules[9] and rules[9] ~= '' and cjson.decode(rules[9]) or {}
+local listed, staff = {}, nil
+if access.lists then
+  listed = redis.call('HMGET', KEYS[6], unpack(users))
+  if tonumber(listed[1] or '0') < access.lists then
+    return refuse_all(-8) -- who is on a list that is not here yet must be neither let in nor kept out
+  end
+end
+if access.staff then
+  staff = redis.call('SMISMEMBER', KEYS[7], unpack(users))
+end
+
+local function may_ask(i)
+  if listed[i + 1] == 'deny' then
+    return false
+  elseif access.staff then
+    return staff[i + 1] == 1
+  elseif listed[i + 1] == 'allow' or not access.percent then
+    return true
+  end
+  local share = string.sub(redis.sha1hex(uid .. ':' .. users[i + 1]), 1, 8)
+  return tonumber(share, 16) % 10000 < access.percent * 100
+end
+
+-- What is remembered of shoppers lives in two hashes by turns, so that it is forgotten without being looked for.
+local turn = math.floor(now_ms / 300000)
+local is_even = turn % 2 == 0
+local asked_key = is_even and KEYS[8] or KEYS[9]
+local asked_before_key = is_even and KEYS[9] or KEYS[8]
+local asked, asked_before = {}, {}
+if access.asks or access.challenge then
+  asked = redis.call('HMGET', asked_key, unpack(users))
+  asked_before = redis.call('HMGET', asked_before_key, unpack(users))
+end
+local turn_is_new = asked[1] ~= tostring(turn)
+local has_before = asked_before[1] == tostring(turn - 1)
+local memory, remembered = {}, {} -- user id → {due_us, proof}; those that changed
+
+local function memory_of(i)
+  local user_id = users[i + 1]
+  if not memory[user_id] then
+    local text = not turn_is_new and asked[i + 1] or has_before and asked_before[i + 1] or '0 0'
+    local due_us, proof = string.match(text, '^(%S+) (%S+)$')
+    memory[user_id] = { tonumber(due_us), tonumber(proof) }
+  end
+  return memory[user_id]
+end
+
+-- GCRA: ``burst`` at once, then one each step; together never more than ``quota`` in any window. ms to wait, new due.
+local function gcra(due_us, quota, window_ms, burst)
+  local step_us = math.ceil(window_ms * 1000 / (quota - burst + 1))
+  local new_due_us = math.max(due_us, now_us) + step_us
+  return math.ceil((new_due_us - now_us - burst * step_us) / 1000), new_due_us
 end
 
 -- What does the clock, or the staff, say to everybody who holds no coupon yet? --------------------
@@ -69,6 +132,8 @@ end
 -- One shopper after the other ----------------------------------------------------------------------
 local held_by, new_holders, new_claims, granted = {}, {}, {}, 0
 local claim_value = string.format('%.0f:%s', now_ms, uid)
+local rate_due_us = tonumber(rules[10] or '0')
+local needs_proof = access.challenge == 'always' or access.challenge == 'pressure' and demand > access.pressure
 
 local function replay(user_id, seq)
   if held_by[user_id] and seq > held_by[user_id].before then
@@ -78,26 +143,91 @@ local function replay(user_id, seq)
   return { activity_id, seq, value and tonumber(string.match(value, '^(%d+):')) or 0, 1 }
 end
 
+-- nil and when the next ask is due after this one, or why this shopper must ask more slowly.
+local function asks_too_often(i, held)
+  if not access.asks then
+    return nil
+  end
+  local wait_ms, due_us = gcra(memory_of(i)[1], access.asks, access.window_ms, math.ceil(access.asks / 2))
+  if wait_ms > 0 then
+    return { -9, held, wait_ms, access.asks, access.window_ms, 'activity-shopper' } -- not counted: it costs no write
+  end
+  return nil, due_us
+end
+
+local function remember(i, field, value)
+  memory_of(i)[field] = value
+  remembered[users[i + 1]] = true
+end
+
+-- nil, or why the work was not done for this coupon.
+local function lacks_proof(i, held, proof)
+  if not needs_proof then
+    return nil
+  elseif proof > 0 and proof > memory_of(i)[2] then
+    return nil
+  end
+  return { proof == 0 and -11 or -12, held }
+end
+
+-- nil, or why the activity gives out no more at this moment.
+local function is_too_fast(held)
+  if not access.rate then
+    return nil
+  end
+  local rate = access.rate
+  if access.ramp_ms and now_ms < starts_ms + access.ramp_ms then
+    rate = math.max(1, math.floor(rate * (0.1 + 0.9 * (now_ms - starts_ms) / access.ramp_ms)))
+  end
+  local wait_ms, due_us = gcra(rate_due_us, rate, 1000, math.ceil(rate / 5))
+  if wait_ms > 0 then
+    return { -9, held, wait_ms, rate, 1000, 'activity' }
+  end
+  rate_due_us = due_us
+  return nil
+end
+
+local function grant(i, held, proof)
+  local user_id, seq = users[i + 1], string.format('%.0f', held + 1)
+  granted = granted + 1
+  held_by[user_id] = { before = held_by[user_id] and held_by[user_id].before or held, now = held + 1 }
+  new_holders[#new_holders + 1] = user_id
+  new_holders[#new_holders + 1] = seq
+  new_claims[#new_claims + 1] = activity_id .. ':' .. user_id .. ':' .. seq
+  new_claims[#new_claims + 1] = claim_value
+  if needs_proof then
+    remember(i, 2, proof)
+  end
+  return { activity_id, held + 1, now_ms, 0 }
+end
+
 for i = 1, shoppers do
-  local user_id, wanted = ARGV[2 * i], tonumber(ARGV[2 * i + 1])
+  local user_id, wanted, proof = users[i + 1], tonumber(ARGV[3 * i + 1]), tonumber(ARGV[3 * i + 2])
   local held = held_by[user_id] and held_by[user_id].now or tonumber(holders[i + 1] or '0')
-  if wanted > 0 and wanted <= held then
-    reply[i + 2] = replay(user_id, wanted)
+  local seq = math.abs(wanted)
+  if seq > 0 and seq <= held then
+    reply[i + 2] = replay(user_id, seq) -- whatever has changed since: who has won is never refused
+  elseif wanted < 0 then
+    reply[i + 2] = { -9, held }
   elseif held >= per_user or wanted > held + 1 then
     reply[i + 2] = { -1, held }
-  elseif closed then
+  elseif not may_ask(i) then
+    reply[i + 2] = { -10, held }
+  elseif closed and closed ~= -3 then
     reply[i + 2] = { closed, held }
-  elseif left - granted <= 0 then
+  elseif not closed and left - granted <= 0 then
     reply[i + 2] = { -2, held }
   else
-    local seq = string.format('%.0f', held + 1)
-    granted = granted + 1
-    held_by[user_id] = { before = held_by[user_id] and held_by[user_id].before or held, now = held + 1 }
-    new_holders[#new_holders + 1] = user_id
-    new_holders[#new_holders + 1] = seq
-    new_claims[#new_claims + 1] = activity_id .. ':' .. user_id .. ':' .. seq
-    new_claims[#new_claims + 1] = claim_value
-    reply[i + 2] = { activity_id, held + 1, now_ms, 0 }
+    local answer, due_us = asks_too_often(i, held)
+    if not answer then
+      answer = closed and { closed, held } or lacks_proof(i, held, proof) or is_too_fast(held)
+      if not answer then
+        answer = grant(i, held, proof) -- what is won is limited by ``per_user`` and counts as no ask
+      elseif due_us then
+        remember(i, 1, due_us)
+      end
+    end
+    reply[i + 2] = answer
   end
 end
 
@@ -106,5 +236,20 @@ if granted > 0 then
   redis.call('HINCRBY', KEYS[3], activity_id, -granted)
   redis.call('HSET', KEYS[4], unpack(new_holders))
   redis.call('HSET', KEYS[5], unpack(new_claims))
+  if access.rate then
+    redis.call('HSET', KEYS[2], 'rate_due_us', string.format('%.0f', rate_due_us))
+  end
+end
+if next(remembered) then
+  local memories = { '_', tostring(turn) }
+  for user_id in pairs(remembered) do
+    memories[#memories + 1] = user_id
+    memories[#memories + 1] = string.format('%.0f %.0f', memory[user_id][1], memory[user_id][2])
+  end
+  if turn_is_new then
+    redis.call('UNLINK', asked_key)
+  end
+  redis.call('HSET', asked_key, unpack(memories))
+  redis.call('PEXPIRE', asked_key, 600000)
 end
 return reply
