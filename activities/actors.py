@@ -1,9 +1,9 @@
 """Who acts in the back office, by the request."""
 
-from django.conf import settings
 from django.http import HttpRequest
 
 from activities.audit import Actor
+from seize.addresses import address_of
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -16,9 +16,6 @@ def actor_of(request: HttpRequest) -> Actor:
 
 
 def client_address(request: HttpRequest) -> str:
-    """The client's address, from a trusted proxy's ``X-Forwarded-For`` (its last entry) where there is one."""
-    if settings.BEHIND_PROXY:
-        forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
-        if forwarded:
-            return str(forwarded)
-    return str(request.META.get("REMOTE_ADDR", ""))
+    """The client's address, from a trusted proxy's ``X-Forwarded-For`` where there is one."""
+    meta = request.META
+    return address_of(peer=meta.get("REMOTE_ADDR", ""), forwarded=meta.get("HTTP_X_FORWARDED_FOR", ""))

@@ -62,6 +62,7 @@ def access_of(activity: Activity) -> desk.Access:
         rate=activity.rate_max,
         ramp_ms=activity.ramp_s * 1000 or None,
         challenge=activity.challenge.lower() if is_challenged else None,
+        effort=activity.challenge_effort if is_challenged else None,
         pressure=activity.pressure_min if activity.challenge == Challenge.PRESSURE else None,
         percent=None if is_for_staff or activity.gray_percent == 100 else activity.gray_percent,
         staff=is_for_staff,

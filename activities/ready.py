@@ -19,7 +19,8 @@ from django.conf import settings
 
 from activities.listing import TABS, Snapshot, activities_list, snapshot_read
 from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves, plain_request, problem_answer
-from seize.problems import Problem, problem_of_fault
+from seize.limits import visit_pace
+from seize.problems import Problem, pace_headers, problem_of_fault
 from seize.requests import id_parse
 from seize.responses import rfc3339
 from seize.store import Fault, OutcomeUnknown, StoreUnavailable
@@ -207,14 +208,16 @@ class ReadyShortcut:
     def close(self) -> None:
         """Nothing is held."""
 
-    def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> "ReadyTicket | None":
+    def take(
+        self, path: bytes, query: bytes, headers: Headers, *, secure: bool, peer: str = ""
+    ) -> "ReadyTicket | None":
         """A ticket for a plain request without a body and without conditions that only Django judges."""
         if not path.startswith(DETAIL_PREFIX):
             return None
         wanted = _wanted(path, query)
         if wanted is None:
             return None
-        request = plain_request(headers, secure=secure)
+        request = plain_request(headers, secure=secure, peer=peer)
         if request is None or not _is_plain_get(request):
             return None
         return ReadyTicket(request, wanted)
@@ -245,6 +248,10 @@ class ReadyTicket:
 
     def start(self, body: bytes, done: Callable[[Answer], None]) -> Callable[[], None]:
         """Answer at once where the bytes are there, else as soon as they are."""
+        pace = visit_pace(address=self.request.address)
+        if pace is not None:
+            done(problem_answer(self.request, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)), allow=_ALLOW))
+            return nobody_leaves
         self._done: Callable[[Answer], None] | None = done
         _cache.ask(self._told)
         return nobody_leaves

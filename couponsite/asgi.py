@@ -19,10 +19,12 @@ from activities.ready import ReadyShortcut
 from couponsite.requests import wsgi_application
 from couponsite.stopping import stopping_on_sigterm
 from couponsite.watching import WatchShortcut
+from seize.addresses import address_of
 from seize.batching import Desk, Lanes
-from seize.fronts import Application, Front, Receive, Scope, Send, Shortcut, refusal
+from seize.fronts import Application, Front, Receive, Scope, Send, Shortcut, peer_of, refusal
 from seize.gate import SeizeShortcut
-from seize.problems import Problem, problem_of_fault
+from seize.limits import visit_pace
+from seize.problems import Problem, pace_headers, problem_of_fault
 from seize.store import StoreBusy
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "couponsite.settings")
@@ -52,6 +54,11 @@ class Bounded:
         scope = {**scope, "headers": [(name, value) for name, value in scope["headers"] if b"_" not in name]}
         if scope["path"] in PROBES:
             await _serve(self.probes, scope, receive, send)
+            return
+        forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for").decode("latin-1")
+        pace = visit_pace(address=address_of(peer=peer_of(scope), forwarded=forwarded))
+        if pace is not None:
+            await _refuse(scope, send, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
             return
         if self.running >= self.limit:
             await _refuse(scope, send, problem_of_fault(StoreBusy("every thread is busy")))
@@ -97,7 +104,7 @@ async def _body_collect(receive: Receive) -> deque[MutableMapping[str, Any]] | N
 
 async def _refuse(scope: Scope, send: Send, problem: Problem) -> None:
     headers, body = refusal(problem, scope["headers"])
-    if problem.code != "BUSY":
+    if problem.code not in ("BUSY", "TOO_MANY_REQUESTS"):
         headers.append((b"connection", b"close"))  # the rest of the body may still come
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -7,6 +7,7 @@ Valkey that ``script/server`` runs. ``.env.example`` lists every variable.
 import os
 import re
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -46,6 +47,16 @@ def secret_read(name: str, *, default: str = DEVELOPMENT_SECRET) -> str:
             f"{name} must be a secret of at least 32 characters in production; make one with "
             "python3 -c 'import secrets; print(secrets.token_urlsafe(48))'."
         )
+    return value
+
+
+def limit_read(name: str, *, default: str) -> str:
+    """A limit, ``requests/seconds`` or '' for none."""
+    value = str(env(name, default=default))
+    number, _slash, seconds = value.partition("/")
+    whole = number.isdecimal() and seconds.isdecimal() and 1 <= int(number) <= 10_000_000 and 1 <= int(seconds) <= 3600
+    if value and not whole:
+        raise ImproperlyConfigured(f"{name} must be requests/seconds such as 30/10, or empty, not {value!r}.")
     return value
 
 
@@ -276,6 +287,12 @@ SEIZE_GATE = env.bool("SEIZE_GATE", default=True)
 SEIZE_GATE_THREADS = env.int("SEIZE_GATE_THREADS", default=8)
 SEIZE_GATE_WAITING_MAX = env.int("SEIZE_GATE_WAITING_MAX", default=2048)
 SEIZE_COUNTS = env.bool("SEIZE_COUNTS", default=True)  # wins and refusals for the live page and the report
+# Limits as requests/seconds, '' for none; each process keeps them by itself, see docs/admission.md
+LIMIT_SHOPPER = limit_read("LIMIT_SHOPPER", default="30/10")
+LIMIT_ADDRESS = limit_read("LIMIT_ADDRESS", default="1000/10")
+LIMIT_SITE = limit_read("LIMIT_SITE", default="")
+LIMIT_LOG_IN = limit_read("LIMIT_LOG_IN", default="20/60")
+WEB_WORKERS = env.int("WEB_WORKERS", default=2)
 WEB_THREADS = env.int("WEB_THREADS", default=8)
 WEB_WAITING_MAX = env.int("WEB_WAITING_MAX", default=256)
 WEB_BODY_MAX_BYTES = env.int("WEB_BODY_MAX_BYTES", default=5_000_000)
@@ -371,6 +388,12 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 BEHIND_PROXY = env.bool("BEHIND_PROXY", default=False)  # whose X-Forwarded-Proto and X-Forwarded-For are believed
+TRUSTED_PROXIES = env.list("TRUSTED_PROXIES", default=[])  # only these, where there are several or others connect, too
+try:
+    for network in TRUSTED_PROXIES:
+        ip_network(network)
+except ValueError as error:
+    raise ImproperlyConfigured(f"TRUSTED_PROXIES must name addresses or networks: {error}.") from error
 if not DEVELOPMENT:
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=True)

@@ -94,12 +94,14 @@ class WatchShortcut:
     def close(self) -> None:
         """Nothing is held."""
 
-    def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> "WatchTicket | None":
+    def take(
+        self, path: bytes, query: bytes, headers: Headers, *, secure: bool, peer: str = ""
+    ) -> "WatchTicket | None":
         """A ticket while the fragment can be given; Django's turn when it is due, or the session is to be checked."""
         if not path.endswith(b"/live/fragment"):
             return None
         found = _PATH.fullmatch(path)
-        request = plain_request(headers, secure=secure) if found and not query else None
+        request = plain_request(headers, secure=secure, peer=peer) if found and not query else None
         if found is None or request is None or request.headers.get(b"content-length", b"0") != b"0":
             return None
         activity_id, now = int(found[1]), time.monotonic()

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+from seize.demand import demand_note
 from seize.outcomes import Outcome
 from seize.services import BATCH_MAX, coupons_seize, outcomes_of
-from seize.store import Fault, OutcomeUnknown, StoreUnavailable, wire_address
+from seize.store import Fault, OutcomeUnknown, Shopper, StoreUnavailable, wire_address
 from seize.wire import Wire
 
 log = logging.getLogger(__name__)
 
 Done = Callable[[Outcome | Fault | None], None]
-Shoppers = list[tuple[int, int]]
+Shoppers = list[Shopper]
 Call = Callable[[int, Shoppers], Awaitable[list[Outcome]]]
 
 
@@ -29,8 +30,7 @@ Call = Callable[[int, Shoppers], Awaitable[list[Outcome]]]
 class Waiting:
     """A shopper in a lane; ``left`` when nobody waits for the answer any more and it was not asked yet."""
 
-    user_id: int
-    seq: int
+    shopper: Shopper
     done: Done
     left: bool = False
 
@@ -50,9 +50,14 @@ class Lanes:
         """Whether one more would have to wait too long: shed, do not queue."""
         return self.waiting >= self._waiting_max
 
-    def submit(self, *, activity_id: int, user_id: int, seq: int, done: Done) -> Waiting:
+    @property
+    def is_half_full(self) -> bool:
+        """Whether there is no room for those who ask too often."""
+        return 2 * self.waiting >= self._waiting_max
+
+    def submit(self, *, activity_id: int, shopper: Shopper, done: Done) -> Waiting:
         """Ask for a coupon. ``done`` gets the outcome, the fault, or None for one that nobody expected."""
-        waiting = Waiting(user_id, seq, done)
+        waiting = Waiting(shopper, done)
         self.waiting += 1
         lane = self._lanes.get(activity_id)
         if lane is None:
@@ -72,7 +77,7 @@ class Lanes:
                 batch = self._next_batch(lane)
                 if not batch:
                     continue
-                shoppers = [(waiting.user_id, waiting.seq) for waiting in batch]
+                shoppers = [waiting.shopper for waiting in batch]
                 try:
                     answers = await self._ask(activity_id, shoppers)
                 finally:
@@ -123,7 +128,9 @@ class Desk:
     async def __call__(self, activity_id: int, shoppers: Shoppers) -> list[Outcome]:
         wire = self._wire()
         if wire is not None:
-            return outcomes_of(activity_id, await wire.seize(activity_id=activity_id, shoppers=shoppers))
+            demand = demand_note(activity_id, len(shoppers))
+            reply = await wire.seize(activity_id=activity_id, shoppers=shoppers, demand=demand)
+            return outcomes_of(activity_id, reply)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._executor, lambda: coupons_seize(activity_id=activity_id, shoppers=shoppers)

@@ -33,8 +33,9 @@ class Access:
     """Who may ask for an activity's coupons, and how fast; what is None or False limits nobody.
 
     ``asks`` a shopper in any ``window_ms``; ``rate`` coupons in any second, growing from a tenth during ``ramp_ms``;
-    ``challenge`` is always or pressure (from ``pressure`` asks a second on); ``percent`` of shoppers by a stable share,
-    or ``staff`` alone; ``lists``: the version of who is let in and kept out by name.
+    ``challenge`` is always or pressure (above ``pressure`` asks a second) and takes ``effort`` hashes at most;
+    ``percent`` of shoppers by a stable share, or ``staff`` alone; ``lists``: the version of who is let in and kept out
+    by name.
     """
 
     asks: int | None = None
@@ -42,6 +43,7 @@ class Access:
     rate: int | None = None
     ramp_ms: int | None = None
     challenge: str | None = None
+    effort: int | None = None
     pressure: int | None = None
     percent: int | None = None
     staff: bool = False
@@ -49,7 +51,10 @@ class Access:
 
     def text(self) -> str:
         """As ``seize.lua`` reads it; '' when it limits nobody."""
-        given = {name: value for name in self.__slots__ if (value := getattr(self, name)) not in (None, False)}
+        every = ((name, getattr(self, name)) for name in self.__slots__)
+        given = {
+            name: value for name, value in every if value is not None and value is not False
+        }  # 0 percent is a limit
         return orjson.dumps(given).decode() if given else ""
 
 
@@ -123,6 +128,13 @@ def settle(*, activity_id: int, uid: str, epoch: int) -> bool:
     """Forget the holders of an activity that is over; False when Redis' clock or rules say otherwise."""
     keys = seize_keys(activity_id)
     return bool(script_call("settle", (keys.rules, keys.stock, keys.holders, keys.listed), (activity_id, uid, epoch)))
+
+
+def effort_read(*, activity_id: int) -> int | None:
+    """Hashes that an activity's challenge takes at most; None while it asks for none."""
+    with faults_translated():
+        text = client().hget(rules_key(activity_id), "access")
+    return orjson.loads(cast(str, text)).get("effort") if text else None
 
 
 # -- Who is let in or kept out by name ------------------------------------------------------------------

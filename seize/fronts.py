@@ -17,6 +17,7 @@ from django.http.request import split_domain_port, validate_host
 from django.utils.translation import get_language_from_request
 
 from seize import counting
+from seize.addresses import address_of
 from seize.frozen import settings_cached
 from seize.problems import CONTENT_TYPE, Problem
 from seize.requests import request_id
@@ -68,8 +69,8 @@ class Shortcut(Protocol):
     def close(self) -> Callable[[], None]:
         """Called when the process stops, in the event loop."""
 
-    def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> Ticket | None:
-        """A ticket, or None when Django is to answer."""
+    def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool, peer: str = "") -> Ticket | None:
+        """A ticket, or None when Django is to answer. ``peer``: the other end of the connection."""
 
 
 @dataclass(slots=True)
@@ -80,6 +81,12 @@ class PlainRequest:
     language: str
     secure: bool
     id: str
+    peer: str = ""
+
+    @property
+    def address(self) -> str:
+        """The client's."""
+        return address_of(peer=self.peer, forwarded=self.headers.get(b"x-forwarded-for", b"").decode("latin-1"))
 
     @property
     def authorization(self) -> str:
@@ -107,7 +114,7 @@ def _site() -> _Site:
     )
 
 
-def plain_request(headers: Headers, *, secure: bool) -> PlainRequest | None:
+def plain_request(headers: Headers, *, secure: bool, peer: str = "") -> PlainRequest | None:
     """The request, or None when something about it is for Django to judge.
 
     :param headers: names in lower case, as ASGI has them.
@@ -131,6 +138,7 @@ def plain_request(headers: Headers, *, secure: bool) -> PlainRequest | None:
         language=_language_of(by_name.get(b"accept-language", b"")),
         secure=secure,
         id=request_id(by_name.get(b"x-request-id", b"").decode("latin-1")),
+        peer=peer,
     )
 
 
@@ -221,6 +229,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+def peer_of(scope: Scope) -> str:
+    """The other end of a request's connection; '' for a Unix socket."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
 class Front:
     """ASGI: what a shortcut takes is answered here, everything else by Django."""
 
@@ -238,11 +252,13 @@ class Front:
             shortcut.close()
         counting.flush()  # a server that ends by a signal runs no atexit
 
-    def take(self, method: bytes, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> Ticket | None:
+    def take(
+        self, method: bytes, path: bytes, query: bytes, headers: Headers, *, secure: bool, peer: str = ""
+    ) -> Ticket | None:
         """The ticket of the first shortcut that is sure of the request, or None."""
         for shortcut in self.shortcuts:
             if shortcut.method == method:
-                ticket = shortcut.take(path, query, headers, secure=secure)
+                ticket = shortcut.take(path, query, headers, secure=secure, peer=peer)
                 if ticket is not None:
                     return ticket
         return None
@@ -259,6 +275,7 @@ class Front:
                 scope["query_string"],
                 scope["headers"],
                 secure=scope["scheme"] == "https",
+                peer=peer_of(scope),
             )
         if ticket is None:
             await self.django(scope, receive, send)

@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import orjson
 
+from seize.asking import asking_of
 from seize.authentication import WWW_AUTHENTICATE
 from seize.batching import Lanes
 from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves, plain_request, problem_answer
 from seize.outcomes import Outcome, Refused, Won
-from seize.problems import Problem, problem_of_fault
+from seize.problems import Problem, pace_headers, problem_of_fault
 from seize.requests import BODY_MAX_BYTES, RequestInvalid, seize_request_parse
 from seize.responses import refused_problem, won_response
 from seize.store import Fault, StoreBusy
@@ -36,11 +37,13 @@ class SeizeShortcut:
         self.lanes = lanes
         self.close = close
 
-    def take(self, path: bytes, query: bytes, headers: Headers, *, secure: bool) -> "SeizeTicket | None":
+    def take(
+        self, path: bytes, query: bytes, headers: Headers, *, secure: bool, peer: str = ""
+    ) -> "SeizeTicket | None":
         """A ticket for a plain request with a short JSON body; everything else is Django's."""
         if path != PATH:
             return None
-        request = plain_request(headers, secure=secure)
+        request = plain_request(headers, secure=secure, peer=peer)
         if request is None or not _has_short_json(request):
             return None
         return SeizeTicket(self.lanes, request)
@@ -55,7 +58,7 @@ def _has_short_json(request: PlainRequest) -> bool:
 class SeizeTicket:
     """One press of the button."""
 
-    __slots__ = ("_done", "lanes", "request")
+    __slots__ = ("_asking", "_done", "lanes", "request")
 
     def __init__(self, lanes: Lanes, request: PlainRequest) -> None:
         self.lanes, self.request = lanes, request
@@ -63,7 +66,7 @@ class SeizeTicket:
     def start(self, body: bytes, done: Callable[[Answer], None]) -> Callable[[], None]:
         """Shed, refuse, or join the activity's lane."""
         if self.lanes.is_full:
-            done(replace(self._problem(problem_of_fault(StoreBusy("too many wait"))), rest_s=SHED_REST_S))
+            done(self._shed())
             return nobody_leaves
         try:
             user_id = bearer_verify(self.request.authorization)
@@ -74,10 +77,15 @@ class SeizeTicket:
         except RequestInvalid as error:
             done(self._problem(Problem("INVALID_REQUEST", detail=str(error))))
             return nobody_leaves
+        self._asking = asking_of(wanted=wanted, user_id=user_id, address=self.request.address)
+        if self._asking.is_in_vain:
+            done(self._problem(Problem("TOO_MANY_REQUESTS", headers=pace_headers(self._asking.pace))))
+            return nobody_leaves
+        if self._asking.pace is not None and self.lanes.is_half_full:
+            done(self._shed())
+            return nobody_leaves
         self._done: Callable[[Answer], None] | None = done
-        waiting = self.lanes.submit(
-            activity_id=wanted.activity_id, user_id=user_id, seq=wanted.seq, done=self._answered
-        )
+        waiting = self.lanes.submit(activity_id=wanted.activity_id, shopper=self._asking.shopper, done=self._answered)
 
         def leave() -> None:
             waiting.left = True
@@ -95,8 +103,11 @@ class SeizeTicket:
             status, body = won_response(outcome)
             return answer_of(self.request, status=status, body=orjson.dumps(body), allow=_ALLOW, headers=_WON_HEADERS)
         if isinstance(outcome, Refused):
-            return self._problem(refused_problem(outcome))
+            return self._problem(refused_problem(self._asking.told(outcome)))
         return self._problem(Problem("INTERNAL_ERROR") if outcome is None else problem_of_fault(outcome))
+
+    def _shed(self) -> Answer:
+        return replace(self._problem(problem_of_fault(StoreBusy("too many wait"))), rest_s=SHED_REST_S)
 
     def _problem(self, problem: Problem) -> Answer:
         return problem_answer(self.request, problem, allow=_ALLOW)

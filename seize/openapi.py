@@ -131,6 +131,17 @@ HEADERS = {  # components of the document
     "ContentLanguage": _header("The language of `title`.", {"type": "string", "enum": ["en", "zh-hans"]}),
     "Authenticate": _header("How to say who you are.", {"type": "string", "examples": ['Bearer realm="coupons"']}),
     "RetryAfter": _header(_RETRY, _SECONDS),
+    "RateLimit": _header(
+        "The limit that is used up: `r` requests are left, `t` seconds until there is room "
+        "(draft-ietf-httpapi-ratelimit-headers).",
+        {"type": "string", "pattern": '^"[a-z-]+";r=0;t=[0-9]+$', "examples": ['"shopper";r=0;t=2']},
+        required=False,
+    ),
+    "RateLimitPolicy": _header(
+        "What that limit is: `q` requests in any `w` seconds, half of them at once.",
+        {"type": "string", "pattern": '^"[a-z-]+";q=[0-9]+;w=[0-9]+$', "examples": ['"shopper";q=30;w=10']},
+        required=False,
+    ),
 }
 
 
@@ -186,11 +197,20 @@ def id_parameter(name: str, description: str) -> OpenApiParameter:
 
 # -- Problems -------------------------------------------------------------------------------------------
 
-EVERYWHERE = ("INVALID_REQUEST", "NOT_ACCEPTABLE", "REQUEST_TIMEOUT", "TOO_LARGE", "INTERNAL_ERROR", "BUSY")
+EVERYWHERE = (
+    "INVALID_REQUEST",
+    "NOT_ACCEPTABLE",
+    "REQUEST_TIMEOUT",
+    "TOO_LARGE",
+    "TOO_MANY_REQUESTS",
+    "INTERNAL_ERROR",
+    "BUSY",
+)
 STORE_FAULTS = ("NOT_READY", "OUTCOME_UNKNOWN")
 RETRIED = frozenset(
-    {"NOT_STARTED", "PAUSED", "NOT_READY", "BUSY", "OUTCOME_UNKNOWN", "LEDGER_UNAVAILABLE", "IDEMPOTENCY_IN_FLIGHT"}
-)
+    {"NOT_STARTED", "PAUSED", "NOT_READY", "BUSY", "OUTCOME_UNKNOWN", "LEDGER_UNAVAILABLE", "IDEMPOTENCY_IN_FLIGHT",
+     "TOO_MANY_REQUESTS"}
+)  # fmt: skip
 
 
 def problem_schema() -> Schema:
@@ -252,6 +272,11 @@ def problem_headers(problems: Mapping[str, Members]) -> dict[str, dict[str, Sche
     headers: dict[str, dict[str, Schema]] = {}
     for status, codes in _by_status(problems).items():
         headers[str(status)] = {"Content-Language": _header_of("ContentLanguage"), **_retry_header(codes)}
+        if "TOO_MANY_REQUESTS" in codes:
+            headers[str(status)] |= {
+                "RateLimit": _header_of("RateLimit"),
+                "RateLimit-Policy": _header_of("RateLimitPolicy"),
+            }
         if "UNAUTHENTICATED" in codes:
             headers[str(status)]["WWW-Authenticate"] = _header_of("Authenticate")
     return headers

@@ -172,4 +172,11 @@ class ShortcutProtocol(HttpToolsProtocol):
         ):
             return None
         path, _, query = self.url.partition(b"?")
-        return front.take(self.parser.get_method(), path, query, self.headers, secure=self.scheme == "https")
+        return front.take(
+            self.parser.get_method(),
+            path,
+            query,
+            self.headers,
+            secure=self.scheme == "https",
+            peer=self.client[0] if self.client else "",
+        )

@@ -11,7 +11,8 @@ from django.http import QueryDict
 ID_MAX = 2**63 - 1
 BODY_MAX_BYTES = 1024
 SEQ_MAX = 1_000_000
-_FIELDS = {"id", "seq"}
+ALTCHA_MAX = 700
+_FIELDS = {"id", "seq", "altcha"}
 _ID_PASSED_ON = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
@@ -25,10 +26,14 @@ class RequestTooLarge(RequestInvalid):
 
 @dataclass(frozen=True, slots=True)
 class SeizeRequest:
-    """A wish for a coupon. ``seq`` 0 = the shopper's next one; 1, 2, … = exactly that one, which may be repeated."""
+    """A wish for a coupon. ``seq`` 0 = the shopper's next one; 1, 2, … = exactly that one, which may be repeated.
+
+    ``altcha``: what solves the activity's challenge, '' for nothing; it is not looked into here.
+    """
 
     activity_id: int
     seq: int
+    altcha: str = ""
 
 
 def seize_request_parse(body: bytes) -> SeizeRequest:
@@ -47,14 +52,19 @@ def seize_request_parse(body: bytes) -> SeizeRequest:
         raise RequestInvalid('The body must be a JSON object such as {"id": "12", "seq": 1}.')
     if not data.keys() <= _FIELDS:
         unknown = min(data.keys() - _FIELDS)
-        raise RequestInvalid(f"Unknown field {unknown[:40]!r}: the body may hold 'id' and 'seq' only.")
+        raise RequestInvalid(f"Unknown field {unknown[:40]!r}: the body may hold 'id', 'seq' and 'altcha' only.")
     activity_id = id_parse(data.get("id"))
     if activity_id is None:
         raise RequestInvalid("'id' must be the activity's id: a decimal string or integer from 1 to 2^63-1.")
     seq = data.get("seq", 0)
     if type(seq) is not int or ("seq" in data and not 1 <= seq <= SEQ_MAX):
         raise RequestInvalid("'seq' must be an integer from 1: which of your coupons this is.")
-    return SeizeRequest(activity_id=activity_id, seq=seq)
+    altcha = data.get("altcha", "")
+    if type(altcha) is not str or not (altcha.isascii() and ("altcha" not in data or 0 < len(altcha) <= ALTCHA_MAX)):
+        raise RequestInvalid(
+            f"'altcha' must be what solves a challenge: base64 text of at most {ALTCHA_MAX} characters."
+        )
+    return SeizeRequest(activity_id=activity_id, seq=seq, altcha=altcha)
 
 
 def id_parse(value: object) -> int | None:

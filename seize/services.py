@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from seize import counting, store
+from seize.demand import demand_note
 from seize.outcomes import Outcome, Pace, Refusal, Refused, Won
 from seize.requests import SeizeRequest
 
@@ -19,7 +20,7 @@ def coupon_seize(*, wanted: SeizeRequest, user_id: int) -> Outcome:
     return coupons_seize(activity_id=wanted.activity_id, shoppers=[(user_id, wanted.seq)])[0]
 
 
-def coupons_seize(*, activity_id: int, shoppers: Sequence[store.Shopper], demand: int = 0) -> list[Outcome]:
+def coupons_seize(*, activity_id: int, shoppers: Sequence[store.Shopper]) -> list[Outcome]:
     """Claim coupons of one activity for up to 256 shoppers, as :func:`seize.store.seize` takes them, in order.
 
     :raises ValueError: more than 256 shoppers.
@@ -28,6 +29,7 @@ def coupons_seize(*, activity_id: int, shoppers: Sequence[store.Shopper], demand
     """
     if len(shoppers) > BATCH_MAX:
         raise ValueError(f"at most {BATCH_MAX} shoppers a call, not {len(shoppers)}")
+    demand = demand_note(activity_id, len(shoppers))
     return outcomes_of(activity_id, store.seize(activity_id=activity_id, shoppers=shoppers, demand=demand))
 
 

@@ -21,10 +21,12 @@ from seize.openapi import (
     MomentField,
     SeqField,
     constant,
+    id_parameter,
     operation,
     plain,
 )
-from seize.responses import CLAIM_URL
+from seize.requests import ALTCHA_MAX
+from seize.responses import CHALLENGE_URL, CLAIM_URL
 
 SEIZED_STATES = [("pending", "on its way to your coupons"), ("settled", "arrived: ask for the claim or your coupons")]
 CLAIM_PATH = {
@@ -35,9 +37,35 @@ CLAIM_PATH = {
 }
 
 
+CHALLENGE_PATH = {
+    "type": "string",
+    "format": "uri-reference",
+    "pattern": f"^{CHALLENGE_URL.format('[1-9][0-9]{0,18}')}$",
+    "description": "Where to get a challenge.",
+    "examples": [CHALLENGE_URL.format(12)],
+}
+
+
 @extend_schema_field(CLAIM_PATH)
 class ClaimUrlField(serializers.CharField):
     """The path of an activity's claims."""
+
+
+@extend_schema_field(
+    {
+        "type": "string",
+        "pattern": "^[A-Za-z0-9+/=]+$",
+        "maxLength": ALTCHA_MAX,
+        "examples": ["eyJhbGdvcml0aG0iOiJTSEEtMjU2IiwiY2hhbGxlbmdlIjoiLi4uIn0="],
+    }
+)
+class AltchaField(serializers.CharField):
+    """Base64 of the JSON object that ALTCHA's widget makes: algorithm, challenge, number, salt, signature."""
+
+
+@extend_schema_field({"type": "string", "pattern": "^[0-9a-f]{64}$"})
+class HexField(serializers.CharField):
+    """A SHA-256 in hexadecimal."""
 
 
 class SeizeRequestShape(serializers.Serializer):
@@ -49,6 +77,7 @@ class SeizeRequestShape(serializers.Serializer):
         help_text="Which of your coupons of this activity: 1, 2, … up to its limit. With it a request can be repeated "
         "safely; without it, a repeat asks for the next coupon. Written without a fraction.",
     )
+    altcha = AltchaField(required=False, help_text="What solves this activity's challenge, where it asks for one.")
 
 
 class _WonShape(serializers.Serializer):
@@ -100,6 +129,10 @@ _REFUSALS: dict[str, Members] = {
     "VOIDED": _REFUSAL,
     "UNKNOWN_ACTIVITY": _REFUSAL,
     "NOT_READY": {"activity_id?": ID, "server_time?": MOMENT},
+    "TOO_MANY_REQUESTS": {"activity_id?": ID, "server_time?": MOMENT},
+    "NOT_ELIGIBLE": _REFUSAL,
+    "CHALLENGE_REQUIRED": {**_REFUSAL, "challenge_url": CHALLENGE_PATH},
+    "CHALLENGE_INVALID": {**_REFUSAL, "challenge_url": CHALLENGE_PATH},
 }
 _WON = {"code": "SEIZED", "activity_id": "12", "seq": 1}
 _TIMES = {"claim_url": CLAIM_URL.format(12), "server_time": "2026-12-12T12:00:00.003Z"}
@@ -136,4 +169,44 @@ SEIZE = operation(
     },
     problems=plain(*STORE_FAULTS) | _REFUSALS,
     links={409: [TO_CLAIMS]},
+)
+
+
+class ChallengeShape(serializers.Serializer):
+    """A challenge as ALTCHA's widget takes it: find the number whose hash behind ``salt`` is ``challenge``."""
+
+    algorithm = constant("SHA-256")
+    challenge = HexField(help_text="SHA-256 of the salt and the number in decimal, in hexadecimal.")
+    maxnumber = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="The number is at most this.")
+    salt = serializers.CharField(help_text="Says for whom, for what and until when it is good.")
+    signature = HexField(help_text="Send it back as it is.")
+    expires_at = MomentField(help_text="Get another one before this.")
+
+
+CHALLENGE = operation(
+    "getChallenge",
+    tag=SHOPPER,
+    summary="Get a challenge",
+    description="Work for the caller's device, where the activity asks for it: its refusals are `CHALLENGE_REQUIRED`. "
+    "Send what solves it as `altcha` with the seize request. It is good for one coupon of this activity, for this "
+    "shopper, for four minutes: get it before the start, and solve it while the countdown runs.",
+    answers={
+        200: Answer(
+            "A new challenge.",
+            ChallengeShape,
+            examples={
+                "challenge": {
+                    "algorithm": "SHA-256",
+                    "challenge": "8e2c" * 16,
+                    "maxnumber": 50_000,
+                    "salt": "0f3a8be1c5d9427e60b1a4c2?expires=1797076800&activity=12&shopper=7&set_ms=1797076560000&",
+                    "signature": "51ab" * 16,
+                    "expires_at": "2026-12-12T12:04:00Z",
+                }
+            },
+            headers=CACHE_HEADER,
+        )
+    },
+    problems=plain("NOT_FOUND", *STORE_FAULTS),
+    parameters=[id_parameter("activity_id", "The activity.")],
 )

@@ -2,6 +2,9 @@
 
 from django.urls import path
 
-from seize.views import CouponSeizeView
+from seize.views import ChallengeView, CouponSeizeView
 
-urlpatterns = [path("coupon/seize", CouponSeizeView.as_view(), name="coupon-seize")]
+urlpatterns = [
+    path("coupon/seize", CouponSeizeView.as_view(), name="coupon-seize"),
+    path("activity/<str:activity_id>/challenge", ChallengeView.as_view(), name="activity-challenge"),
+]

@@ -5,13 +5,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from seize import desk
+from seize.addresses import address_of
+from seize.asking import asking_of
 from seize.authentication import shopper_id
+from seize.challenge import challenge_make
 from seize.outcomes import Refused
-from seize.problems import CONTENT_TYPE
-from seize.requests import BODY_MAX_BYTES, RequestTooLarge, seize_request_parse
+from seize.problems import CONTENT_TYPE, Problem, pace_headers
+from seize.requests import BODY_MAX_BYTES, RequestTooLarge, id_parse, query_parse, seize_request_parse
 from seize.responses import refused_problem, won_response
-from seize.services import coupon_seize
-from seize.shapes import SEIZE
+from seize.services import coupons_seize
+from seize.shapes import CHALLENGE, SEIZE
 
 
 class CouponSeizeView(APIView):
@@ -24,10 +28,35 @@ class CouponSeizeView(APIView):
         if int(request.META.get("CONTENT_LENGTH") or 0) > BODY_MAX_BYTES:
             raise RequestTooLarge(f"The body may have at most {BODY_MAX_BYTES} bytes.")
         wanted = seize_request_parse(request.body)
-        outcome = coupon_seize(wanted=wanted, user_id=shopper_id(request))
+        asking = asking_of(wanted=wanted, user_id=shopper_id(request), address=_address(request))
+        if asking.is_in_vain:
+            return _problem(request, Problem("TOO_MANY_REQUESTS", headers=pace_headers(asking.pace)))
+        outcome = coupons_seize(activity_id=wanted.activity_id, shoppers=[asking.shopper])[0]
         if isinstance(outcome, Refused):
-            problem = refused_problem(outcome)
-            body = problem.body(instance=request.META["REQUEST_ID"])
-            return Response(body, problem.status, headers=problem.headers, content_type=CONTENT_TYPE)
+            return _problem(request, refused_problem(asking.told(outcome)))
         status, body = won_response(outcome)
         return Response(body, status, headers={"Cache-Control": "no-store"})
+
+
+class ChallengeView(APIView):
+    """``GET /market/consumer/activity/<id>/challenge``: what the caller's device must solve before it may seize."""
+
+    @CHALLENGE
+    def get(self, request: Request, activity_id: str) -> Response:
+        query_parse(request.GET)
+        user_id, known = shopper_id(request), id_parse(activity_id)
+        effort = None if known is None else desk.effort_read(activity_id=known)
+        if known is None or effort is None:
+            return _problem(request, Problem("NOT_FOUND", detail="This activity asks for no challenge."))
+        made = challenge_make(activity_id=known, user_id=user_id, effort=effort)
+        return Response(made, headers={"Cache-Control": "no-store"})
+
+
+def _address(request: Request) -> str:
+    meta = request.META
+    return address_of(peer=meta.get("REMOTE_ADDR", ""), forwarded=meta.get("HTTP_X_FORWARDED_FOR", ""))
+
+
+def _problem(request: Request, problem: Problem) -> Response:
+    body = problem.body(instance=request.META["REQUEST_ID"])
+    return Response(body, problem.status, headers=problem.headers, content_type=CONTENT_TYPE)

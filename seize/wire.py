@@ -17,6 +17,7 @@ from django.conf import settings
 from seize.store import (
     OutcomeUnknown,
     SeizeReply,
+    Shopper,
     StoreRefused,
     StoreUnavailable,
     WireAddress,
@@ -100,13 +101,13 @@ class Wire:
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
 
-    async def seize(self, *, activity_id: int, shoppers: Sequence[tuple[int, int]]) -> SeizeReply:
+    async def seize(self, *, activity_id: int, shoppers: Sequence[Shopper], demand: int = 0) -> SeizeReply:
         """Run ``seize.lua`` as :func:`seize.store.seize` does.
 
         :raises StoreUnavailable: nothing happened.
         :raises OutcomeUnknown: it may have happened.
         """
-        keys, arguments = seize_arguments(activity_id, shoppers)
+        keys, arguments = seize_arguments(activity_id, shoppers, demand=demand)
         source, digest = script_source("seize")
         connection = await self._connected()
         words = (str(len(keys)), *keys, *arguments)

@@ -17,6 +17,7 @@ from services import Valkey, port_pick, wait_until
 
 from couponsite.celery import app as celery_app
 from seize import counting
+from seize.limits import limits_forget
 from seize.tokens import access_token_issue
 
 if "TEST_FOLDER" not in os.environ:
@@ -167,6 +168,7 @@ def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
 def _empty_redis(raw: redis.Redis) -> None:
     counting.counter.forget()
     counting.counter.every_s = 0  # tests write counts when they want to look
+    limits_forget()
     raw.flushall()
     cache.clear()  # which lies on another server than the one for seizing when that is a cluster
 

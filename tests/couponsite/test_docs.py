@@ -34,7 +34,9 @@ def test_links_and_paths_lead_somewhere(document):
 def test_every_setting_is_in_the_example_and_nothing_else():
     code = (ROOT / "couponsite/settings.py").read_text()
     scripts = "".join(path.read_text() for path in (ROOT / "script/lib").glob("*.py"))
-    used = set(re.findall(r'env(?:\.\w+)?\([\'"](\w+)', code)) | set(re.findall(r'secret_read\("(\w+)"', code))
+    used = set(re.findall(r'env(?:\.\w+)?\([\'"](\w+)', code)) | set(
+        re.findall(r'(?:secret|limit)_read\("(\w+)"', code)
+    )
     used |= set(re.findall(r'(?:setting|port_choose)\(\'?"?(\w+)', scripts)) | {"VAR_DIR"}
     example = set(re.findall(r"^#(\w+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
     assert example == {name for name in used if name.isupper()}

@@ -44,7 +44,7 @@ def run(scenario, desk: Desk, *, waiting_max: int = 10_000):
 
 def submit(lanes: Lanes, answers: list, user_id: int, *, activity_id: int = 11):
     return lanes.submit(
-        activity_id=activity_id, user_id=user_id, seq=1, done=lambda answer: answers.append((user_id, answer))
+        activity_id=activity_id, shopper=(user_id, 1), done=lambda answer: answers.append((user_id, answer))
     )
 
 
@@ -168,7 +168,7 @@ def test_an_answer_that_cannot_be_given_keeps_no_other_back(desk):
         def broken(_answer: object) -> None:
             raise RuntimeError("gone")
 
-        lanes.submit(activity_id=11, user_id=1, seq=1, done=broken)
+        lanes.submit(activity_id=11, shopper=(1, 1), done=broken)
         submit(lanes, answers, 2)
         await until(lambda: answers)
 

@@ -15,7 +15,11 @@ import pytest
 from django.conf import settings as django_settings
 
 from seize import batching, store
+from seize.challenge import challenge_make
+from seize.desk import Access
+from seize.limits import press_pace
 from seize.tokens import access_token_issue
+from tests.seize.challenges import solve
 from tests.seize.servers import Reply, ask, raw_request
 from tests.seize.stage import ACTIVITY, declare_loaded, load
 
@@ -73,6 +77,22 @@ def settled() -> None:
     store.client().delete("QUEUE:COUPON:SEIZE:SYNC:{1}")
 
 
+CHALLENGED = Access(challenge="always", effort=20)
+
+
+def solved(*, user_id: int) -> bytes:
+    """A press with a challenge solved by this shopper."""
+    made = challenge_make(activity_id=ACTIVITY, user_id=user_id, effort=20)
+    return json.dumps({"id": "11", "seq": 1, "altcha": solve(made)}).encode()
+
+
+def used_up(prepare: Callable[[], object]) -> None:
+    """Shopper 7 has pressed as often as one may."""
+    prepare()
+    while press_pace(user_id=7, address="") is None:
+        pass
+
+
 OUTCOMES = (
     Case("won", press, taken=True),
     Case("won without seq", lambda: press(b'{"id":11}'), taken=True),
@@ -86,6 +106,20 @@ OUTCOMES = (
     Case("ended", press, taken=True, prepare=lambda: load(ends_ms=soon_ms(-1))),
     Case("unknown", press, taken=True, prepare=declare_loaded),
     Case("not ready", press, taken=True, prepare=lambda: None),
+    Case("not eligible", press, taken=True, prepare=lambda: load(access=Access(percent=0))),
+    Case("challenge required", press, taken=True, prepare=lambda: load(access=CHALLENGED)),
+    Case("challenge solved", lambda: press(solved(user_id=7)), taken=True, prepare=lambda: load(access=CHALLENGED)),
+    Case("challenge of another", lambda: press(solved(user_id=8)), taken=True, prepare=lambda: load(access=CHALLENGED)),
+    Case("no challenge wanted", lambda: press(solved(user_id=8)), taken=True),
+    Case(
+        "too fast for the activity",
+        press,
+        taken=True,
+        prepare=lambda: (load(access=Access(rate=1)), store.seize(activity_id=ACTIVITY, shoppers=[(8, 1)])),
+    ),
+    Case("too fast for this process", lambda: press(b'{"id":"11"}'), taken=True, prepare=lambda: used_up(load)),
+    Case("too fast, and won before", press, taken=True, prepare=lambda: used_up(won_before)),
+    Case("too fast, and not won", press, taken=True, prepare=lambda: used_up(load)),
 )
 TOKENS = tuple(
     Case(name, lambda value=value: press(Authorization=value() if callable(value) else value), taken=True)
@@ -186,6 +220,8 @@ def comparable(reply: Reply) -> tuple[int, dict[str, str], object]:
     if "retry-after" in headers:
         assert 1 <= int(headers["retry-after"]) <= 70
         headers["retry-after"] = "some seconds"
+    if "ratelimit" in headers:
+        headers["ratelimit"] = re.sub(r";t=\d+$", ";t=some", headers["ratelimit"])
     text = re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "a time", reply.body.decode())
     text = re.sub(r'"instance":( ?)"[0-9a-f]{32}"', r'"instance":\1"an id"', text)
     return reply.status, headers, text

@@ -75,7 +75,7 @@ def test_limit_reached_tells_what_is_held_and_where_to_look(shopper_api):
 
 def test_not_started_tells_when_and_spreads_the_crowd_that_waits(shopper_api):
     wanted = load(starts_ms=int(time.time() * 1000) + 60_000)
-    responses = [press(shopper_api(7)) for _ask in range(30)]
+    responses = [press(shopper_api(shopper)) for shopper in range(1, 31)]
     starts_at = datetime.fromisoformat(responses[0].json()["starts_at"])
     assert int(starts_at.timestamp() * 1000) == wanted.starts_ms
     waits = {int(response["Retry-After"]) for response in responses}
@@ -95,7 +95,7 @@ def test_faults_of_redis_are_typed_503(shopper_api, monkeypatch, fault, code):
     def broken(**_request: object) -> None:
         raise fault
 
-    monkeypatch.setattr(views, "coupon_seize", broken)
+    monkeypatch.setattr(views, "coupons_seize", broken)
     response = press(shopper_api(7))
     assert response.status_code == 503
     assert response.json()["code"] == code

@@ -1,0 +1,291 @@
+"""seize.lua: who may ask, how fast, and with which work done; and that whoever has won is told so all the same."""
+
+import hashlib
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as trying
+from hypothesis import strategies as st
+
+from seize import desk, store
+from seize.keys import seize_keys
+from seize.outcomes import Pace, Refusal, Refused, Won
+from seize.services import outcomes_of
+from tests.seize.stage import ACTIVITY, UID, dumps, load
+
+pytestmark = pytest.mark.usefixtures("server")
+KEYS = seize_keys(ACTIVITY)
+SOON_MS = 60_000
+
+
+def access(**limits: object) -> dict[str, desk.Access]:
+    return {"access": desk.Access(**limits)}
+
+
+def ask(*shoppers: tuple[int, ...], demand: int = 0) -> list[str]:
+    """What each shopper of one call is told: WON, REPLAY, or the refusal's name."""
+    told = outcomes(*shoppers, demand=demand)
+    return [("REPLAY" if one.replay else "WON") if isinstance(one, Won) else one.refusal.name for one in told]
+
+
+def outcomes(*shoppers: tuple[int, ...], demand: int = 0) -> list[Won | Refused]:
+    return outcomes_of(ACTIVITY, store.seize(activity_id=ACTIVITY, shoppers=list(shoppers), demand=demand))
+
+
+def in_a_minute_ms() -> int:
+    return int(time.time() * 1000) + SOON_MS
+
+
+# -- Limits -----------------------------------------------------------------------------------------------
+
+
+def test_shopper_may_ask_half_the_quota_at_once_and_then_is_told_when():
+    load(starts_ms=in_a_minute_ms(), **access(asks=6, window_ms=40_000))
+    assert ask(*[(7, 1)] * 5) == ["NOT_STARTED"] * 3 + ["TOO_MANY_REQUESTS"] * 2
+    [refused] = outcomes((7, 1))
+    assert refused.pace == Pace("activity-shopper", 6, 40_000, refused.pace.wait_ms)
+    assert 8_000 < refused.pace.wait_ms <= 10_000  # 3 at once leave 3 steps of 10 s of a window of 40 s
+    assert ask((8, 1)) == ["NOT_STARTED"]  # another shopper's quota is another one
+
+
+def test_refused_asks_are_not_counted_and_write_nothing(server):
+    load(starts_ms=in_a_minute_ms(), **access(asks=2, window_ms=60_000))
+    assert ask((7, 1), (7, 1)) == ["NOT_STARTED", "TOO_MANY_REQUESTS"]
+    before = dumps(server)
+    assert ask(*[(7, 1)] * 50) == ["TOO_MANY_REQUESTS"] * 50
+    assert dumps(server) == before
+
+
+def test_quota_comes_back_step_by_step():
+    load(starts_ms=in_a_minute_ms(), **access(asks=4, window_ms=600))
+    assert ask((7, 1), (7, 1), (7, 1)) == ["NOT_STARTED", "NOT_STARTED", "TOO_MANY_REQUESTS"]
+    time.sleep(0.22)  # a step is 200 ms
+    assert ask((7, 1), (7, 1)) == ["NOT_STARTED", "TOO_MANY_REQUESTS"]
+
+
+@pytest.mark.parametrize(("asks", "window_ms"), [(1, 250), (2, 300), (5, 400), (20, 500)])
+def test_in_no_window_of_a_second_of_hammering_more_than_the_quota_gets_through(asks, window_ms):
+    load(starts_ms=in_a_minute_ms(), **access(asks=asks, window_ms=window_ms))
+    let_through_ms, end = [], time.monotonic() + 1.2
+    while time.monotonic() < end:
+        [told] = outcomes((7, 1))
+        if told.refusal is Refusal.NOT_STARTED:
+            let_through_ms.append(told.now_ms)
+    for first in let_through_ms:
+        # The script counts µs and tells whole ms: a window is one ms shorter by them.
+        assert sum(first <= moment < first + window_ms - 1 for moment in let_through_ms) <= asks
+    assert len(let_through_ms) >= asks  # and it is no wall
+
+
+def test_coupon_that_is_won_counts_as_no_ask(server):
+    load(per_user=3, total=9, **access(asks=1, window_ms=60_000))
+    assert ask((7, 1), (7, 2), (7, 3), (7, 4)) == ["WON", "WON", "WON", "LIMIT_REACHED"]
+    assert not server.exists(KEYS.asked_even, KEYS.asked_odd)
+
+
+def test_holder_who_hammers_is_told_of_the_win_each_time():
+    load(
+        starts_ms=int(time.time() * 1000) - 10,
+        **access(asks=1, window_ms=60_000, rate=1, challenge="always", effort=1000),
+    )
+    assert ask((7, 1, 5)) == ["WON"]
+    assert ask(*[(7, 1)] * 200) == ["REPLAY"] * 200
+    assert ask((7, -1), (8, -1)) == ["REPLAY", "TOO_MANY_REQUESTS"]  # a process that sheds only asks after wins
+
+
+def test_ask_after_a_win_alone_claims_nothing(server):
+    load()
+    before = dumps(server)
+    assert ask((7, -1), (7, -2)) == ["TOO_MANY_REQUESTS"] * 2
+    assert outcomes((7, -1))[0].pace is None
+    assert dumps(server) == before
+
+
+def test_sold_out_paused_and_ended_are_told_without_counting(server):
+    load(total=1, **access(asks=1, window_ms=60_000))
+    assert ask((1, 1), *[(7, 1)] * 3) == ["WON", *["SOLD_OUT"] * 3]
+    for closed in ({"state": "paused"}, {"state": "voided"}, {"ends_ms": int(time.time() * 1000) - 1}):
+        server.flushall()
+        load(**closed, **access(asks=1, window_ms=60_000))
+        assert len(set(ask(*[(7, 1)] * 3))) == 1
+        assert not server.exists(KEYS.asked_even, KEYS.asked_odd)
+
+
+def test_memory_of_two_turns_ago_is_forgotten_and_of_the_last_one_is_not(server):
+    load(starts_ms=in_a_minute_ms(), **access(asks=1, window_ms=60_000))
+    assert ask((7, 1), (8, 1)) == ["NOT_STARTED"] * 2
+    turn = int(time.time() * 1000) // 300_000
+    now, other = (KEYS.asked_even, KEYS.asked_odd) if turn % 2 == 0 else (KEYS.asked_odd, KEYS.asked_even)
+    assert 590_000 < server.pttl(now) <= 600_000
+    noted = server.hgetall(now)
+    server.hset(other, mapping={**noted, "_": str(turn - 1)})  # as if it had been noted in the turn before
+    server.delete(now)
+    assert ask((7, 1)) == ["TOO_MANY_REQUESTS"]
+    server.hset(other, "_", str(turn - 3))
+    assert ask((7, 1)) == ["NOT_STARTED"]
+    server.hset(now, "_", str(turn - 2))  # what lies here is two turns old
+    assert ask((8, 1)) == ["NOT_STARTED"]
+    assert set(server.hgetall(now)) == {"_", "8"}
+
+
+# -- Rate ---------------------------------------------------------------------------------------------------
+
+
+def test_activity_gives_out_a_fifth_of_its_rate_at_once_and_never_more_than_the_rate_in_a_second():
+    load(total=1000, **access(rate=50))
+    assert ask(*[(user, 1) for user in range(1, 31)]) == ["WON"] * 10 + ["TOO_MANY_REQUESTS"] * 20
+    [refused] = outcomes((99, 1))
+    assert refused.pace[:3] == ("activity", 50, 1000)
+    won_ms, end = [], time.monotonic() + 1.5
+    user = 100
+    while time.monotonic() < end:
+        told = outcomes(*[(user + i, 1) for i in range(20)])
+        won_ms += [one.now_ms for one in told if isinstance(one, Won)]
+        user += 20
+    for first in won_ms:
+        assert sum(first <= moment < first + 999 for moment in won_ms) <= 50
+    assert len(won_ms) >= 50
+
+
+def test_rate_grows_from_a_tenth_while_it_warms_up():
+    at_once = {}
+    for since_ms in (0, 30_000, 60_000):
+        store.client().flushall()
+        load(total=1000, starts_ms=int(time.time() * 1000) - since_ms, **access(rate=1000, ramp_ms=60_000))
+        at_once[since_ms] = ask(*[(user, 1) for user in range(1, 257)]).count("WON")
+    assert at_once[0] in (20, 21)  # a fifth of 100
+    assert at_once[30_000] in (110, 111)
+    assert at_once[60_000] == 200
+
+
+# -- Challenge ------------------------------------------------------------------------------------------------
+
+
+def test_challenge_always_wants_a_solution_that_was_not_used_before():
+    load(per_user=3, **access(challenge="always", effort=1000))
+    assert ask((7, 1), (7, 1, -1)) == ["CHALLENGE_REQUIRED", "CHALLENGE_INVALID"]
+    assert ask((7, 1, 1000)) == ["WON"]
+    assert ask((7, 2, 1000), (7, 2, 999), (7, 2, 1001)) == ["CHALLENGE_INVALID", "CHALLENGE_INVALID", "WON"]
+    assert ask((8, 1, 500)) == ["WON"]  # another shopper's are numbered for themselves
+    assert ask((7, 1), (7, 2), (7, 1, -1)) == ["REPLAY"] * 3
+
+
+def test_solution_that_came_to_nothing_is_still_good():
+    load(total=2, **access(challenge="always", effort=1000, rate=1))
+    assert ask((1, 1, 50), (7, 1, 60)) == ["WON", "TOO_MANY_REQUESTS"]
+    time.sleep(1.05)
+    assert ask((7, 1, 60)) == ["WON"]
+
+
+def test_under_pressure_a_challenge_is_wanted_while_more_ask_than_the_staff_said():
+    load(**access(challenge="pressure", pressure=100, effort=1000))
+    assert ask((1, 1), demand=100) == ["WON"]
+    assert ask((2, 1), (3, 1, 5), demand=101) == ["CHALLENGE_REQUIRED", "WON"]
+    assert ask((2, 1), demand=3) == ["WON"]
+
+
+def test_effort_is_what_the_rules_say_now():
+    assert desk.effort_read(activity_id=ACTIVITY) is None
+    wanted = load(**access(challenge="always", effort=1000))
+    assert desk.effort_read(activity_id=ACTIVITY) == 1000
+    harder = desk.Access(challenge="always", effort=2000)
+    assert desk.preheat(replace(wanted, version=2, access=harder)) == "applied"
+    assert desk.effort_read(activity_id=ACTIVITY) == 2000
+    assert desk.preheat(replace(wanted, version=3, access=desk.NO_LIMITS)) == "applied"
+    assert desk.effort_read(activity_id=ACTIVITY) is None
+
+
+# -- Gray release ---------------------------------------------------------------------------------------------
+
+
+def let_in(percent: int, users: range) -> set[int]:
+    store.client().flushall()
+    load(total=1, **access(percent=percent))
+    store.client().hset(KEYS.stock, str(ACTIVITY), 0)  # whoever is let in is told SOLD_OUT, and nothing is written
+    found = set()
+    for first in range(users.start, users.stop, 250):
+        chunk = range(first, min(first + 250, users.stop))
+        told = ask(*[(user, 1) for user in chunk])
+        found |= {user for user, one in zip(chunk, told, strict=True) if one == "SOLD_OUT"}
+        assert set(told) <= {"SOLD_OUT", "NOT_ELIGIBLE"}
+    return found
+
+
+def test_ten_percent_are_ten_percent_of_a_hundred_thousand_to_half_a_percent():
+    number = len(let_in(10, range(1, 100_001)))
+    assert 9_500 <= number <= 10_500
+
+
+@trying(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 2**62))
+def test_widening_a_gray_release_never_takes_anybody_away(one, other, first):
+    users = range(first, first + 250)
+    narrow, wide = sorted((one, other))
+    assert let_in(narrow, users) <= let_in(wide, users)
+
+
+def test_nobody_at_zero_percent_and_everybody_at_a_hundred():
+    assert let_in(0, range(1, 501)) == set()
+    assert let_in(100, range(1, 501)) == set(range(1, 501))
+
+
+def test_share_of_a_shopper_is_the_hash_that_the_documentation_gives():
+    users = range(1, 1001)
+    shares = {user: int(hashlib.sha1(f"{UID}:{user}".encode()).hexdigest()[:8], 16) % 10_000 for user in users}
+    assert let_in(37, users) == {user for user, share in shares.items() if share < 3700}
+
+
+def test_lists_let_in_and_keep_out_whatever_the_percentage():
+    load(**access(percent=0, lists=1))
+    assert ask((7, 1)) == ["NOT_READY"]  # the list that the rules speak of is not here
+    assert desk.listed_write(activity_id=ACTIVITY, version=1, listed=[(7, "allow"), (8, "deny")])
+    assert ask((7, 1), (8, 1), (9, 1)) == ["WON", "NOT_ELIGIBLE", "NOT_ELIGIBLE"]
+    load(epoch=2, version=2, **access(lists=1))
+    assert ask((8, 1), (9, 1)) == ["NOT_ELIGIBLE", "WON"]
+
+
+def test_longer_list_replaces_a_shorter_one_at_once_and_an_older_one_never(server):
+    load(total=5000, **access(percent=0, lists=1))
+    assert desk.listed_write(activity_id=ACTIVITY, version=1, listed=[(7, "allow")])
+    assert desk.listed_write(activity_id=ACTIVITY, version=2, listed=[(user, "allow") for user in range(100, 2600)])
+    assert ask((7, 1), (100, 1), (2599, 1)) == ["NOT_ELIGIBLE", "WON", "WON"]
+    assert not desk.listed_write(activity_id=ACTIVITY, version=1, listed=[(7, "allow")])
+    assert ask((7, 1)) == ["NOT_ELIGIBLE"]
+    assert server.hlen(KEYS.listed) == 2501
+    assert server.ttl(KEYS.listed) == -1
+    assert [key for key in server.keys("COUPON:LISTED:*") if key != KEYS.listed] == []
+
+
+def test_rules_that_speak_of_a_newer_list_wait_for_it():
+    there = load(**access(lists=1))
+    desk.listed_write(activity_id=ACTIVITY, version=1, listed=[])
+    newer = replace(there, version=2, access=desk.Access(lists=2))
+    assert desk.preheat(newer) == "lists"
+    desk.listed_write(activity_id=ACTIVITY, version=2, listed=[(7, "deny")])
+    assert ask((7, 1), (8, 1)) == ["NOT_ELIGIBLE", "WON"]  # in force before the rules are, and never undone by them
+    assert desk.preheat(newer) == "applied"
+    assert desk.preheat(there) == "current"
+
+
+def test_staff_only_is_for_staff():
+    load(**access(staff=True))
+    assert ask((7, 1)) == ["NOT_ELIGIBLE"]
+    desk.staff_write([7, 9])
+    assert ask((7, 1), (8, 1)) == ["WON", "NOT_ELIGIBLE"]
+    desk.staff_write([])
+    assert ask((9, 1)) == ["NOT_ELIGIBLE"]
+    assert ask((7, 1)) == ["REPLAY"]
+
+
+def test_limits_of_every_kind_at_once_in_one_call():
+    load(
+        total=2,
+        per_user=2,
+        **access(asks=2, window_ms=60_000, rate=100, challenge="always", effort=9, percent=0, lists=1),
+    )
+    desk.listed_write(activity_id=ACTIVITY, version=1, listed=[(user, "allow") for user in (1, 2, 3)])
+    told = ask((1, 1, 5), (9, 1, 5), (2, 1), (2, 1, 8), (2, 1, 8), (3, 1, 3), (3, 1, 3), (1, 1))
+    assert told == ["WON", "NOT_ELIGIBLE", "CHALLENGE_REQUIRED", "TOO_MANY_REQUESTS", "TOO_MANY_REQUESTS", "WON",
+                    "REPLAY", "REPLAY"]  # fmt: skip

@@ -1,0 +1,164 @@
+"""The challenge: what is replayed, expired, another's or forged is refused, and an honest solution is good once."""
+
+import base64
+import json
+import statistics
+import time
+from dataclasses import replace
+
+import pytest
+import time_machine
+
+from seize import desk
+from seize.challenge import LIFETIME_S, NONE, WRONG, challenge_make, solution_check
+from tests.seize.challenges import packed, solution_of, solve
+from tests.seize.stage import ACTIVITY, declare_loaded, load
+
+CHALLENGED = desk.Access(challenge="always", effort=50)
+URL = f"/market/consumer/activity/{ACTIVITY}/challenge"
+
+
+def made(*, user_id: int = 7, activity_id: int = ACTIVITY, effort: int = 50) -> dict:
+    return challenge_make(activity_id=activity_id, user_id=user_id, effort=effort)
+
+
+def check(text: str, *, user_id: int = 7, activity_id: int = ACTIVITY) -> int:
+    return solution_check(text, activity_id=activity_id, user_id=user_id)
+
+
+def test_honest_solution_is_known_by_the_moment_its_challenge_was_set():
+    before = time.time_ns() // 1_000_000
+    assert before <= check(solve(made())) <= time.time_ns() // 1_000_000
+    assert check("") == NONE
+
+
+def test_another_shoppers_and_another_activitys_solutions_are_wrong():
+    assert check(solve(made(user_id=8))) == WRONG
+    assert check(solve(made(activity_id=21))) == WRONG
+
+
+def test_expired_solution_is_wrong():
+    text = solve(made())
+    with time_machine.travel(time.time() + LIFETIME_S - 2):
+        assert check(text) > 0
+    with time_machine.travel(time.time() + LIFETIME_S + 2):
+        assert check(text) == WRONG
+
+
+def forgeries() -> dict[str, object]:
+    """By name, what somebody might send who has not done the work; each from a challenge of their own."""
+    good, other = solution_of(made()), made(user_id=8)
+    longer = good["salt"].replace("expires=", "expires=9")
+    return {
+        "another number": {**good, "number": good["number"] + 1},
+        "number as text": {**good, "number": str(good["number"])},
+        "number as bool": {**good, "number": True},
+        "number moved into the salt": {**good, "salt": f"{good['salt']}{str(good['number'])[:1]}"},
+        "longer lifetime": {**good, "salt": longer},
+        "no lifetime": {**good, "salt": good["salt"].partition("?")[0]},
+        "another's salt": {**good, "salt": other["salt"]},
+        "another's signature": {**good, "signature": other["signature"]},
+        "another's challenge": {**good, "challenge": other["challenge"], "signature": other["signature"]},
+        "own signature": {**good, "signature": "0" * 64},
+        "own hash, old signature": {**good, "number": 1, "challenge": "0" * 64},
+        "another hash": {**good, "algorithm": "SHA-1"},
+        "no hash": {**good, "algorithm": "none"},
+        "a member missing": {name: value for name, value in good.items() if name != "signature"},
+        "a list": [good],
+        "null": None,
+        "a number": 7,
+        "members of other kinds": {**good, "salt": ["a"], "challenge": {}},
+    }
+
+
+@pytest.mark.parametrize("name", sorted(forgeries()))
+def test_forged_solution_is_wrong(name):
+    assert check(packed(forgeries()[name])) == WRONG
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "====", "e30", "e30=", "bnVsbA==", "\x00", "A" * 700, base64.b64encode(b"\xff\xfe").decode()]
+)
+def test_what_is_no_base64_of_json_is_wrong(text):
+    assert check(text) == WRONG
+
+
+def test_bits_turned_anywhere_make_it_wrong():
+    text = solve(made())
+    for place in range(len(text)):
+        turned = text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
+        try:
+            same = json.loads(base64.b64decode(turned)) == json.loads(base64.b64decode(text))
+        except ValueError:
+            same = False
+        assert same or check(turned) == WRONG, place
+
+
+def test_key_is_the_sites(settings):
+    text = solve(made())
+    settings.SECRET_KEY = "another"
+    assert check(text) == WRONG
+
+
+def test_checking_takes_far_less_than_a_millisecond(record_property):
+    """The median of many, so that a busy machine does not matter; it is some 30 µs."""
+    texts, took_us = [solve(made(effort=2)) for _each in range(200)], []
+    for text in texts:
+        began = time.perf_counter_ns()
+        assert check(text) > 0
+        took_us.append((time.perf_counter_ns() - began) / 1000)
+    assert statistics.median(took_us) < 1000
+
+
+# -- By HTTP ----------------------------------------------------------------------------------------------
+
+
+def press(api, altcha: str | None = None, *, seq: int = 1):
+    body = {"id": str(ACTIVITY), "seq": seq, **({} if altcha is None else {"altcha": altcha})}
+    return api.post("/market/consumer/coupon/seize", body, format="json")
+
+
+def test_shopper_who_solves_the_challenge_gets_the_coupon_and_each_solution_is_good_once(shopper_api):
+    load(per_user=2, access=CHALLENGED)
+    refused = press(shopper_api(7))
+    assert (refused.status_code, refused.json()["code"]) == (403, "CHALLENGE_REQUIRED")
+    assert refused.json()["challenge_url"] == URL
+    given = shopper_api(7).get(refused.json()["challenge_url"])
+    assert (given.status_code, given["Cache-Control"]) == (200, "no-store")
+    text = solve(given.json())
+    assert press(shopper_api(8), text).json()["code"] == "CHALLENGE_INVALID"
+    assert press(shopper_api(7), text).status_code == 201
+    assert press(shopper_api(7), text).status_code == 200  # the answer was lost: it is told again
+    again = press(shopper_api(7), text, seq=2)
+    assert (again.status_code, again.json()["code"]) == (403, "CHALLENGE_INVALID")
+    assert press(shopper_api(7), solve(shopper_api(7).get(URL).json()), seq=2).status_code == 201
+    assert press(shopper_api(7), "no solution").status_code == 200  # a win is told whatever comes with the question
+
+
+def test_effort_is_changed_in_a_sale_and_the_challenge_turned_off(shopper_api):
+    wanted = load(access=CHALLENGED)
+    assert shopper_api(7).get(URL).json()["maxnumber"] == 50
+    desk.preheat(replace(wanted, version=2, access=replace(CHALLENGED, effort=90)))
+    assert shopper_api(7).get(URL).json()["maxnumber"] == 90
+    desk.preheat(replace(wanted, version=3, access=desk.NO_LIMITS))
+    assert (shopper_api(7).get(URL).status_code, press(shopper_api(7)).status_code) == (404, 201)
+
+
+def test_challenge_is_for_shoppers_of_activities_that_ask_for_one(api, shopper_api):
+    load()
+    declare_loaded()
+    assert api.get(URL).status_code == 401
+    for path in (URL, URL.replace("/11/", "/12/"), URL.replace("/11/", "/x/")):
+        answer = shopper_api(7).get(path)
+        assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+    assert shopper_api(7).get(URL + "?a=1").status_code == 400
+
+
+@pytest.mark.parametrize("altcha", ["", "x" * 701, 7, None, ["x"], "é"])
+def test_altcha_that_is_no_text_of_a_sensible_length_is_refused(shopper_api, altcha):
+    load()
+    answer = shopper_api(7).post(
+        "/market/consumer/coupon/seize", {"id": "11", "seq": 1, "altcha": altcha}, format="json"
+    )
+    assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_REQUEST")
+    assert "'altcha'" in answer.json()["detail"]
