@@ -60,6 +60,9 @@ SECTIONS = {
         "live", "what 20 watchers of the live page cost the gate, and what counting does",
         ("unwatched", "watched", "uncounted"), "unwatched",
     ),
+    "admission": Section(
+        "admission", "what limits cost the gate, and what honest shoppers win among bots", ("off", "on"), "off",
+    ),
 }  # fmt: skip
 ROUNDS, ROUNDS_QUICK, ROUNDS_MAX = 3, 1, 99
 

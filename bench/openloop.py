@@ -16,6 +16,7 @@ import sys
 import time
 from array import array
 from collections import Counter, deque
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -159,25 +160,37 @@ def load(*, port: int, tokens: Tokens, rate: float, seconds: float, connections:
 
     :raises RuntimeError: a generator ended without a result.
     """
-    context = multiprocessing.get_context("fork")
-    starting, started = context.Barrier(processes), []
     share = tokens.count // processes
-    for number in range(processes):
+    generators = [
+        Generator(port=port, tokens=tokens, first=number * share, count=share, rate=rate / processes, seconds=seconds)
+        for number in range(processes)
+    ]
+    total = Result()
+    for result in generators_run([(one, connections // processes) for one in generators], seconds=seconds):
+        total.add(result)
+    return total
+
+
+def generators_run(generators: "Sequence[tuple[Generator, int]]", *, seconds: float) -> list[Result]:
+    """Let generators, each with its number of connections, begin at the same moment, each in a process of its own.
+
+    :raises RuntimeError: one ended without a result.
+    """
+    context = multiprocessing.get_context("fork")
+    starting, started = context.Barrier(len(generators)), []
+    for generator, connections in generators:
         ours, theirs = context.Pipe(duplex=False)
-        generator = Generator(
-            port=port, tokens=tokens, first=number * share, count=share, rate=rate / processes, seconds=seconds
-        )
-        process = context.Process(target=_generate, args=(generator, connections // processes, starting, theirs))
+        process = context.Process(target=_generate, args=(generator, connections, starting, theirs))
         process.start()
         theirs.close()
         started.append((process, ours))
-    total = Result()
+    results: list[Result] = []
     try:
         for _process, ours in started:
             if not ours.poll(seconds + TAIL_S + 60):
                 raise RuntimeError("a load generator does not end")
             try:
-                total.add(ours.recv())
+                results.append(ours.recv())
             except EOFError:
                 raise RuntimeError("a load generator failed, see the lines above") from None
     finally:
@@ -185,7 +198,7 @@ def load(*, port: int, tokens: Tokens, rate: float, seconds: float, connections:
             process.join(timeout=1)
             if process.is_alive():
                 process.kill()
-    return total
+    return results
 
 
 def _generate(generator: "Generator", connections: int, starting: Any, answer_to: Connection) -> None:

@@ -60,7 +60,7 @@ def seizes(stock: int, batch: int, shoppers: int, *, together: int, activity_id:
     server.flushall()
     activity_open(activity_id, stock)
     sha = server.script_load((store.LUA_FOLDER / "seize.lua").read_text())
-    head = ("EVALSHA", sha, len(SeizeKeys._fields), *seize_keys(activity_id), activity_id)
+    head = ("EVALSHA", sha, len(SeizeKeys._fields), *seize_keys(activity_id), activity_id, 0)
     port = server.connection_pool.connection_kwargs["port"]
     connections = [redis.Connection(port=port) for _ in range(together // batch)]
     for connection in connections:
@@ -69,7 +69,7 @@ def seizes(stock: int, batch: int, shoppers: int, *, together: int, activity_id:
     before, won = cpu_s(server), 0
     for first in range(1, shoppers + 1, together):
         for connection, user in zip(connections, range(first, first + together, batch), strict=True):
-            connection.send_command(*head, *(text for number in range(user, user + batch) for text in (number, 1)))
+            connection.send_command(*head, *(text for number in range(user, user + batch) for text in (number, 1, 0)))
         # Two numbers, then per shopper four fields when won and two when refused.
         won += sum(len(entry) == 4 for connection in connections for entry in connection.read_response()[2:])
     spent = cpu_s(server) - before

@@ -39,13 +39,13 @@ class Sale:
         self.keys = seize_keys(ACTIVITY_ID)
         self.stock = 0
 
-    def open(self, *, stock: int) -> None:
-        """Begin anew: nobody holds anything, ``stock`` coupons are there."""
+    def open(self, *, stock: int, access: str = "") -> None:
+        """Begin anew: nobody holds anything, ``stock`` coupons are there. ``access``: JSON, as the rules have it."""
         keys = self.keys
         self.stock = stock
-        self.client.delete(keys.marker, keys.rules, keys.stock, keys.holders, keys.queue)
+        self.client.delete(*keys)
         now_ms = int(time.time() * 1000)
-        rules = ("bench", 1, 1, "open", now_ms - 60_000, now_ms + 7_200_000, 1, stock)
+        rules = ("bench", 1, 1, "open", now_ms - 60_000, now_ms + 7_200_000, 1, stock, access)
         self._script("rebuild_begin", [keys.rules], ["token", 60_000])
         self._script("rebuild_holders", [keys.rules, keys.holders], ["token", 60_000, 1])
         done = self._script("rebuild_finish", [keys.rules, keys.stock, keys.holders], ["token", ACTIVITY_ID, *rules, 0])
@@ -63,8 +63,9 @@ class Sale:
         """Let the first shoppers win, without HTTP."""
         script = self.client.register_script(SEIZE_LUA.read_text())
         for first in range(0, users, 250):
-            pairs = [(FIRST_USER + number, 1) for number in range(first, min(first + 250, users))]
-            script(keys=self.keys, args=[ACTIVITY_ID, *(word for pair in pairs for word in pair)])
+            triples = [(FIRST_USER + number, 1, 0) for number in range(first, min(first + 250, users))]
+            words = (word for triple in triples for word in triple)
+            script(keys=self.keys, args=[ACTIVITY_ID, 0, *words])
         assert self.sold().holders == users
 
     def sold(self) -> Sold:

@@ -288,7 +288,7 @@ SEIZE_GATE_THREADS = env.int("SEIZE_GATE_THREADS", default=8)
 SEIZE_GATE_WAITING_MAX = env.int("SEIZE_GATE_WAITING_MAX", default=2048)
 SEIZE_COUNTS = env.bool("SEIZE_COUNTS", default=True)  # wins and refusals for the live page and the report
 # Limits as requests/seconds, '' for none; each process keeps them by itself, see docs/admission.md
-LIMIT_SHOPPER = limit_read("LIMIT_SHOPPER", default="30/10")
+LIMIT_SHOPPER = limit_read("LIMIT_SHOPPER", default="10/10")
 LIMIT_ADDRESS = limit_read("LIMIT_ADDRESS", default="1000/10")
 LIMIT_SITE = limit_read("LIMIT_SITE", default="")
 LIMIT_LOG_IN = limit_read("LIMIT_LOG_IN", default="20/60")

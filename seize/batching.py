@@ -51,9 +51,9 @@ class Lanes:
         return self.waiting >= self._waiting_max
 
     @property
-    def is_half_full(self) -> bool:
-        """Whether there is no room for those who ask too often."""
-        return 2 * self.waiting >= self._waiting_max
+    def is_crowded(self) -> bool:
+        """Whether there is no room for those who ask too often: a quarter is theirs at most."""
+        return 4 * self.waiting >= self._waiting_max
 
     def submit(self, *, activity_id: int, shopper: Shopper, done: Done) -> Waiting:
         """Ask for a coupon. ``done`` gets the outcome, the fault, or None for one that nobody expected."""

@@ -79,9 +79,10 @@ class SeizeTicket:
             return nobody_leaves
         self._asking = asking_of(wanted=wanted, user_id=user_id, address=self.request.address)
         if self._asking.is_in_vain:
-            done(self._problem(Problem("TOO_MANY_REQUESTS", headers=pace_headers(self._asking.pace))))
+            problem = Problem("TOO_MANY_REQUESTS", headers=pace_headers(self._asking.pace))
+            done(replace(self._problem(problem), rest_s=SHED_REST_S))
             return nobody_leaves
-        if self._asking.pace is not None and self.lanes.is_half_full:
+        if self._asking.pace is not None and self.lanes.is_crowded:
             done(self._shed())
             return nobody_leaves
         self._done: Callable[[Answer], None] | None = done
@@ -96,7 +97,9 @@ class SeizeTicket:
         # Whoever is told holds this ticket: letting go leaves no cycle for the collector.
         done, self._done = self._done, None
         if done is not None:
-            done(self._answer(outcome))
+            answer = self._answer(outcome)
+            # Who asks too often is read more slowly, also when it is a win that is told again and again.
+            done(answer if self._asking.pace is None else replace(answer, rest_s=SHED_REST_S))
 
     def _answer(self, outcome: Outcome | Fault | None) -> Answer:
         if isinstance(outcome, Won):

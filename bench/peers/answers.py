@@ -20,7 +20,7 @@ CODES = {
 
 
 def keys_of(activity_id: str) -> list[str]:
-    """The five keys that the script takes."""
+    """The keys that the script takes."""
     shard = int(activity_id) % 10
     return [
         f"COUPON:SHARD:{{{shard}}}",
@@ -28,6 +28,10 @@ def keys_of(activity_id: str) -> list[str]:
         f"COUPON:RESOURCE:STOCK:{{{shard}}}",
         f"COUPON:SEIZE:LIST:{{{shard}}}:{activity_id}",
         f"QUEUE:COUPON:SEIZE:SYNC:{{{shard}}}",
+        f"COUPON:LISTED:{{{shard}}}:{activity_id}",
+        f"COUPON:STAFF:{{{shard}}}",
+        f"COUPON:ASKED:{{{shard}}}:{activity_id}:0",
+        f"COUPON:ASKED:{{{shard}}}:{activity_id}:1",
     ]
 
 

@@ -21,7 +21,7 @@ BENCH = VAR / "bench"
 
 # Program → Debian's packages, and what cannot be measured without it. Peers install the rest below var/ themselves.
 TOOLS = {
-    "wrk": (("wrk",), "every row of http and live"),
+    "wrk": (("wrk",), "every row of http, live and admission"),
     "node": (("nodejs", "npm"), "fastify"),
 }
 PATHS = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         pidfile_kill(pidfile)  # what a killed run left behind
     valkey_binary()
     MariaDB(BENCH / "mariadb").find()
-    if {"http", "live"} & set(sections):
+    if {"http", "live", "admission"} & set(sections):
         tools_find()
     own = ("REDIS_URL", "CELERY_BROKER_URL", "CACHE_URL", "DATABASE_URL")  # no measurement touches a server of yours
     env = {name: value for name, value in os.environ.items() if name not in own}

@@ -59,7 +59,7 @@ def respond(status: int, body: dict[str, object]) -> Response:
 @app.post("/market/consumer/coupon/seize")
 async def seize(wanted: Wanted, user_id: Annotated[str, Depends(shopper)]) -> Response:
     """Claim one coupon for the caller."""
-    reply = await seize_script(keys=keys_of(wanted.id), args=[wanted.id, user_id, wanted.seq or 0])
+    reply = await seize_script(keys=keys_of(wanted.id), args=[wanted.id, 0, user_id, wanted.seq or 0, 0])
     return respond(*answer(reply, wanted.id))
 
 

@@ -59,7 +59,11 @@ function keysOf (id) {
     `COUPON:ACTIVITY:RULES:{${shard}}:${id}`,
     `COUPON:RESOURCE:STOCK:{${shard}}`,
     `COUPON:SEIZE:LIST:{${shard}}:${id}`,
-    `QUEUE:COUPON:SEIZE:SYNC:{${shard}}`
+    `QUEUE:COUPON:SEIZE:SYNC:{${shard}}`,
+    `COUPON:LISTED:{${shard}}:${id}`,
+    `COUPON:STAFF:{${shard}}`,
+    `COUPON:ASKED:{${shard}}:${id}:0`,
+    `COUPON:ASKED:{${shard}}:${id}:1`
   ]
 }
 
@@ -67,7 +71,7 @@ const time = (unixMs) => new Date(unixMs).toISOString()
 
 async function serve () {
   const redis = new Redis(REDIS_URL, { enableAutoPipelining: true })
-  redis.defineCommand('seize', { numberOfKeys: 5, lua: readFileSync(SEIZE_LUA, 'utf8') })
+  redis.defineCommand('seize', { numberOfKeys: 9, lua: readFileSync(SEIZE_LUA, 'utf8') })
   // No cache: every token comes once, so it would only cost.
   const verify = createVerifier({ key: JWT_SIGNING_KEY, algorithms: ['HS256'], requiredClaims: ['exp', 'user_id'], cache: false })
   // Strict like every contender: a number is no string, and an unknown field is an error instead of being dropped.
@@ -95,7 +99,7 @@ async function serve () {
     }
   }, async (request, reply) => {
     const { id, seq = 0 } = request.body
-    const [nowMs, , entry] = await redis.seize(...keysOf(id), id, request.userId, seq)
+    const [nowMs, , entry] = await redis.seize(...keysOf(id), id, 0, request.userId, seq, 0)
     const now = time(nowMs)
     const claimUrl = `/market/consumer/activity/${id}/claim`
     reply.header('cache-control', 'no-store')

@@ -101,15 +101,21 @@ local function script_run(id, user_id, seq)
   end
   local shard = id:sub(-1)
   local arguments = {
-    5,
+    9,
     'COUPON:SHARD:{' .. shard .. '}',
     'COUPON:ACTIVITY:RULES:{' .. shard .. '}:' .. id,
     'COUPON:RESOURCE:STOCK:{' .. shard .. '}',
     'COUPON:SEIZE:LIST:{' .. shard .. '}:' .. id,
     'QUEUE:COUPON:SEIZE:SYNC:{' .. shard .. '}',
+    'COUPON:LISTED:{' .. shard .. '}:' .. id,
+    'COUPON:STAFF:{' .. shard .. '}',
+    'COUPON:ASKED:{' .. shard .. '}:' .. id .. ':0',
+    'COUPON:ASKED:{' .. shard .. '}:' .. id .. ':1',
     id,
+    0,
     user_id,
     seq,
+    0,
   }
   local reply
   reply, fault = connection:evalsha(script_sha, unpack(arguments))

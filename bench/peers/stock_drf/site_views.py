@@ -29,7 +29,7 @@ class SeizeView(APIView):
         wanted = WantedSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         activity_id = wanted.validated_data["id"]
-        arguments = [activity_id, request.user.id, wanted.validated_data["seq"]]
+        arguments = [activity_id, 0, request.user.id, wanted.validated_data["seq"], 0]
         status, body = answer(seize_script(keys=keys_of(activity_id), args=arguments), activity_id)
         kind = None if status < 300 else PROBLEM
         return Response(body, status, headers={"Cache-Control": "no-store"}, content_type=kind)

@@ -1,0 +1,226 @@
+"""Section ``admission``: what limits cost the gate, and what they leave to honest shoppers among bots.
+
+``off`` and ``on`` are two servers of the same code in turns, everybody wins: ``on`` with every limit that can be had
+(in the process per shopper and for the site, in the script per shopper, rate, share of a gray release and a challenge
+under pressure), none of which is ever used up, and ``off`` with none. ``challenge_check_us`` is what looking at a
+solved challenge takes. Then shoppers with one request each, alone and among bots that send the rest of ten times the
+gate's peak, some 500 requests each: ``honest_alone`` and ``honest_among_bots``.
+``.venv/bin/python -m bench.admission [--quick] [--rounds N]``.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from bench import contract, wrk
+from bench.arguments import arguments_parse
+from bench.contenders import Contender
+from bench.http import BODY
+from bench.openloop import SENDABLE, Generator, Result, files_raise, generators_run
+from bench.options import Options, Progress
+from bench.processes import tree_cpu_s
+from bench.progress import reporter
+from bench.sale import STOCK, Sale, Tokens
+from bench.stage import FOLDER
+
+from services import Valkey, pidfile_kill, valkey_binary
+
+SECONDS, SECONDS_QUICK, SECONDS_WARM = 8, 4, 2
+ROWS = ("off", "on")
+LIMITS = json.dumps({"asks": 20, "window_ms": 10_000, "rate": 100_000, "challenge": "pressure", "pressure": 10**7,
+                     "effort": 50_000, "percent": 100})  # fmt: skip
+ENVIRONMENT = {
+    "off": {"LIMIT_SHOPPER": "", "LIMIT_ADDRESS": "", "LIMIT_SITE": "", "LIMIT_LOG_IN": ""},
+    "on": {"LIMIT_SITE": "10000000/1"},
+}
+OVERLOAD, PER_BOT, HONEST_OF_PEAK = 10, 500, 0.25
+BOT_CONNECTIONS, HONEST_CONNECTIONS = 4096, 2048
+CHECKS = 2000
+
+
+def measure(options: Options, progress: Progress) -> dict[str, Any]:
+    """``{off: …, on: {rps, of_off, …}, challenge_check_us, bots: {honest_alone: …, honest_among_bots: …}}``.
+
+    ``of_off`` is the median of each round's own ratio; ``won_of_alone`` the wins of honest shoppers beside those that
+    the same shoppers had without bots.
+
+    :raises bench.contract.AnswersWrongly: something else was answered than foreseen.
+    """
+    program = wrk.program()
+    if program is None:
+        progress.leave_out(
+            "admission", "wrk is missing: Debian: as root 'apt-get install wrk'; macOS: brew install wrk"
+        )
+        return {}
+    files_raise()
+    seconds = SECONDS_QUICK if options.quick else SECONDS
+    with ExitStack() as at_end:
+        stage = _Stage(at_end, tokens=seconds * SENDABLE, program=program)
+        progress.expect(len(ROWS) * options.rounds + 2)
+        for row in ROWS:
+            stage.run(row, seconds=SECONDS_WARM)
+        runs: dict[str, list[dict[str, float]]] = {row: [] for row in ROWS}
+        for number in range(options.rounds):
+            for row in ROWS if number % 2 == 0 else ROWS[::-1]:
+                progress.step(f"admission {row}")
+                runs[row].append(stage.run(row, seconds=seconds))
+        figures: dict[str, Any] = {}
+        for row, measured in runs.items():
+            ratios = [one["rps"] / base["rps"] for one, base in zip(measured, runs["off"], strict=True)]
+            figures[row] = {
+                "rps": round(statistics.median(run["rps"] for run in measured), 2),
+                "of_off": round(statistics.median(ratios), 3),
+                **{
+                    key: round(statistics.median(run[key] for run in measured), 2)
+                    for key in measured[0]
+                    if key != "rps"
+                },
+            }
+        peak = figures["on"]["rps"]
+        progress.step("honest shoppers alone")
+        alone = stage.crowd(peak=peak, seconds=seconds, with_bots=False)
+        progress.step(f"honest shoppers among bots, {peak * OVERLOAD:,.0f} requests a second asked")
+        among = stage.crowd(peak=peak, seconds=seconds, with_bots=True)
+        among["won_of_alone"] = round(among["won"] / alone["won"], 3)
+        return {
+            **figures,
+            "challenge_check_us": check_us(),
+            "bots": {"honest_alone": alone, "honest_among_bots": among},
+        }
+
+
+class _Stage:
+    """Valkey with a sale, and a server with and one without limits."""
+
+    def __init__(self, at_end: ExitStack, *, tokens: int, program: str) -> None:
+        self.program = program
+        self.valkey = Valkey(
+            _folder("valkey-admission"), binary=valkey_binary(), extra=("auto-aof-rewrite-percentage 0",)
+        )
+        at_end.callback(self.valkey.stop, kill=True)
+        self.valkey.start()
+        client = redis.Redis.from_url(self.valkey.url, decode_responses=True)
+        at_end.callback(client.close)
+        self.sale, self.tokens = Sale(client), Tokens(tokens)
+        self.sale.open(stock=STOCK)
+        self.servers: dict[str, Contender] = {}
+        for row in ROWS:
+            server = Contender("gate", redis_url=self.valkey.url, database_url="")
+            server.environment |= ENVIRONMENT[row]
+            at_end.callback(server.stop)
+            server.start()
+            contract.seizing_check(row, port=server.port, sale=self.sale)
+            self.servers[row] = server
+
+    def run(self, row: str, *, seconds: float) -> dict[str, float]:
+        """Everybody wins."""
+        server = self.servers[row]
+        self.sale.open(stock=STOCK, access=LIMITS if row == "on" else "")
+        time.sleep(0.5)
+        asked = wrk.Load("POST", contract.SEIZE, BODY, 0, self.tokens.count, "stop")
+        assert self.valkey.process is not None
+        web, store = tree_cpu_s(server.pid), tree_cpu_s(self.valkey.process.pid)
+        run = wrk.run(self.program, asked, port=server.port, tokens=self.tokens, seconds=seconds)
+        web, store = tree_cpu_s(server.pid) - web, tree_cpu_s(self.valkey.process.pid) - store
+        sold = self.sale.settled()
+        if run.refused or run.broken or not run.requests <= sold.taken <= run.requests + wrk.CONNECTIONS:
+            raise contract.AnswersWrongly(f"admission {row}: {run}, sold {sold}")
+        self.sale.close()
+        return {
+            "rps": run.rps,
+            "p50_ms": run.p50_us / 1000,
+            "p99_ms": run.p99_us / 1000,
+            "web_cpu_us": web / run.requests * 1e6,
+            "redis_cpu_us": store / run.requests * 1e6,
+        }
+
+    def crowd(self, *, peak: float, seconds: float, with_bots: bool) -> dict[str, Any]:
+        """As many coupons as honest shoppers, who ask once each through the whole time."""
+        port = self.servers["on"].port
+        honest = int(peak * HONEST_OF_PEAK * seconds)
+        bots = max(1, int(peak * (OVERLOAD - HONEST_OF_PEAK) * seconds / PER_BOT))
+        self.sale.open(stock=honest, access=LIMITS)
+        shared = {"port": port, "tokens": self.tokens, "seconds": seconds}
+        made = [(Generator(first=0, count=honest, rate=honest / seconds, **shared), HONEST_CONNECTIONS)]
+        if with_bots:
+            rate = peak * (OVERLOAD - HONEST_OF_PEAK)
+            made.append((Bots(first=honest, count=bots, rate=rate, **shared), BOT_CONNECTIONS))
+        told = generators_run(made, seconds=seconds)
+        sold = self.sale.settled()
+        self.sale.close()
+        own = told[0]
+        won_by_all = sum(result.codes.get("201", 0) for result in told)
+        silent = sum(result.unanswered + result.codes.get("503 OUTCOME_UNKNOWN", 0) for result in told)
+        if not won_by_all <= sold.taken <= min(honest, won_by_all + silent):
+            raise contract.AnswersWrongly(f"bots: {won_by_all} heard 201, {silent} heard nothing, sold {sold}")
+        return {
+            "honest": honest,
+            "sent": own.sent,
+            "won": own.codes.get("201", 0),
+            "answers": own.answers,
+            "p50_ms": own.percentile_ms(50),
+            "p99_ms": own.percentile_ms(99),
+            **(_of_bots(told[1], bots=bots, seconds=seconds) if with_bots else {}),
+        }
+
+
+def _of_bots(result: Result, *, bots: int, seconds: float) -> dict[str, Any]:
+    return {
+        "bots": bots,
+        "bot_rps": round(result.sent / seconds),
+        "bot_answers": result.answers,
+    }
+
+
+class Bots(Generator):
+    """Shoppers that ask again and again, whatever they are told: each in its turn."""
+
+    def _records(self) -> Any:
+        width = self.tokens.width
+        with self.tokens.path.open("rb") as file:
+            file.seek(self.first * width)
+            tokens = [file.read(width) for _number in range(self.count)]
+        while True:
+            yield from tokens
+
+
+def check_us() -> float:
+    """What looking at a solved challenge takes, µs: the median of many."""
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "couponsite.settings")
+    django.setup()
+    from tests.seize.challenges import solve
+
+    from seize.challenge import challenge_make, solution_check
+
+    text = solve(challenge_make(activity_id=1, user_id=7, effort=100))
+    took_us = []
+    for _check in range(CHECKS):
+        began = time.perf_counter_ns()
+        assert solution_check(text, activity_id=1, user_id=7) > 0
+        took_us.append((time.perf_counter_ns() - began) / 1000)
+    return round(statistics.median(took_us), 1)
+
+
+def _folder(name: str) -> Path:
+    folder = FOLDER / name
+    pidfile_kill(folder / "server.pid")
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+if __name__ == "__main__":
+    chosen, _sections = arguments_parse(["admission", *sys.argv[1:]])
+    with reporter() as shown:
+        shown.begin("admission")
+        figures = measure(chosen, shown)
+    print(json.dumps({"admission": figures, "left_out": shown.left_out}, indent=1))
