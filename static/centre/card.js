@@ -11,6 +11,8 @@ export class Card {
   #until = 0; // closed for this shopper until then, server's ms
   #refusal = "";
   #refusedIn = ""; // the state in which that was said; it is not said in another
+  #waits = 0; // of this press; only the last one counts down
+  #waitsFor = ""; // what was said of them
   #isUnsure = false; // pressed, and no answer came: only asking again tells, whatever the list says
 
   constructor(element, clock) {
@@ -29,7 +31,8 @@ export class Card {
     this.total = Number(element.dataset.total);
     this.left = element.dataset.left === undefined ? null : Number(element.dataset.left);
     this.held = 0; // seqs up to this one are this shopper's
-    this.#button.addEventListener("click", () => this.press());
+    // A site that only verifies another issuer's tokens has no log-in, and its cards no button.
+    this.#button?.addEventListener("click", () => this.press());
   }
 
   /** What the list says of it; null: it is in the list no more. */
@@ -84,17 +87,21 @@ export class Card {
       this.#told(result);
     } finally {
       this.#pressing = null;
+      this.#waits += 1;
+      this.#waitsFor = "";
       this.draw();
     }
   }
 
+  /** By the steady counter: how long a wait is does not change when the server's time becomes better known. */
   #wait(why, ms) {
-    const end = this.#clock.now() + ms;
+    const end = performance.now() + ms, id = (this.#waits += 1);
     this.#note.textContent = fill(why);
-    say(fill(why));
+    if (why !== this.#waitsFor) say(fill(why)); // said once, however often it is asked again
+    this.#waitsFor = why;
     const count = () => {
-      const left = end - this.#clock.now();
-      if (this.#pressing === null) return;
+      const left = end - performance.now();
+      if (id !== this.#waits) return;
       this.#pressing = left > 0 ? fill("again", { n: Math.ceil(left / 1000) }) : fill("seizing");
       this.draw();
       if (left > 0) setTimeout(count, Math.min(left, 1000));

@@ -12,6 +12,8 @@ const SETTLE_MS = 300;
 const clock = new Clock();
 const cards = [...document.querySelectorAll("[data-card]")].map((element) => new Card(element, clock));
 let poll = null, tick = null, failures = 0;
+// Whether this page knows what its shopper has; until then it asks again, more rarely while the ledger does not answer.
+let isHeld = false, isHolding = false, misses = 0, holdFrom = 0;
 
 const draw = () => { for (const card of cards) card.draw(); };
 
@@ -41,6 +43,7 @@ async function look() {
   } catch {
     failures += 1;
   }
+  if (!isHeld && performance.now() >= holdFrom) hold();
   // Nothing opens before the time is known: that is asked for sooner.
   const rest = clock.isKnown ? Math.min(EVERY_MS * 2 ** failures, 60_000) : 1_000;
   clearTimeout(poll);
@@ -56,15 +59,30 @@ function forget() {
 
 /** What this shopper has: the newest coupons. An older one is found when its button is pressed: the win is told again. */
 async function hold() {
-  if (!isKnown()) return;
-  const token = await tokenNow();
-  if (token === null) {
-    forget();
-    return;
+  if (!isKnown() || isHolding) return;
+  isHolding = true;
+  let rest = 0;
+  try {
+    const token = await tokenNow();
+    if (token === null) {
+      forget();
+    } else {
+      const { status, body, wait } = await ask("coupon/my", { clock, token });
+      if (status === 200) held(body.results);
+      isHeld = status === 200;
+      rest = wait;
+    }
+  } catch (fault) {
+    rest = fault.wait ?? 0;
+  } finally {
+    isHolding = false;
+    misses = isHeld ? 0 : misses + 1;
+    holdFrom = performance.now() + Math.max(rest, Math.min(EVERY_MS * 2 ** misses, 60_000) * (0.8 + jitter(0.4)));
   }
-  const { status, body } = await ask("coupon/my", { clock, token });
-  if (status !== 200) return;
-  for (const coupon of body.results) {
+}
+
+function held(coupons) {
+  for (const coupon of coupons) {
     for (const card of cards) if (card.id === coupon.activity_id) card.hold(coupon.seq);
   }
   draw();
@@ -78,15 +96,15 @@ function wake() {
   }
   failures = 0;
   // A moment later: a phone that wakes has no network yet.
-  setTimeout(() => { look(); hold().catch(() => {}); ticking(); }, jitter(SETTLE_MS));
+  setTimeout(() => { look(); hold(); ticking(); }, jitter(SETTLE_MS));
 }
 
 document.addEventListener("visibilitychange", wake);
 // A page that comes back by the back button may be another shopper's, or nobody's any more.
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 addEventListener("online", wake);
+hold();
 look();
-hold().catch(() => {});
 // The token is good before the start, not asked for in the second of the crowd.
 setInterval(() => {
   if (isKnown() && !document.hidden) tokenNow().then((token) => { if (token === null) forget(); }).catch(() => {});

@@ -16,6 +16,12 @@ export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 /** Between 0 and ms: a crowd that was refused must not come back as one. */
 export const jitter = (ms) => Math.random() * ms;
 
+/** How long an answer asks to wait, ms; 0 when it does not say, or gives a date as a proxy may. */
+export function retryAfter(response) {
+  const ms = Number(response.headers.get("Retry-After") || 0) * 1000;
+  return Number.isFinite(ms) ? ms : 0;
+}
+
 export const twoDigits = (number) => String(number).padStart(2, "0");
 
 /** "00:01:05", or "2 d 00:01:05". */

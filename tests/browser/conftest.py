@@ -15,7 +15,9 @@ from django.db import connection
 from django.test import Client
 from playwright.sync_api import BrowserContext, Page, Request
 
+from centre.sessions import SESSION
 from couponsite.asgi import front
+from seize.tokens import token_issue
 from sync.comparison import ledger_compare
 from sync.drain import queue_drain
 from sync.rebuild import activity_rebuild
@@ -125,6 +127,25 @@ def staff(context_new, site) -> Callable[..., Page]:
         return context.new_page()
 
     return log_in
+
+
+@pytest.fixture
+def shopper(context_new, site):
+    """A page of the coupon centre of somebody who has logged in: ``shopper(7)``, on a phone."""
+
+    def come(user_id: int, path: str = "/", **device: object) -> Page:
+        context = context_new(**{"view": "phone", **device})
+        know(context, user_id, site)
+        page = context.new_page()
+        page.goto(path)
+        return page
+
+    return come
+
+
+def know(context: BrowserContext, user_id: int, site: str) -> None:
+    token = token_issue(kind=SESSION, user_id=user_id, lifetime_s=3600)
+    context.add_cookies([{"name": "shopper", "value": token, "url": site, "httpOnly": True, "sameSite": "Lax"}])
 
 
 @pytest.fixture
