@@ -1,11 +1,13 @@
 // One activity on the page: its countdown, its stock, and a button that opens by the server's clock.
 
 import { seize } from "./desk.js";
-import { duration, fill, say } from "./page.js";
+import { duration, fill, momentText, say } from "./page.js";
 import { isKnown, logInPage } from "./session.js";
 
+const STALE_MS = 2_000; // the list is at most a second old, and a second under way
+
 export class Card {
-  #element; #clock; #button; #note; #bar; #leftText; #name;
+  #element; #clock; #button; #note; #when; #bar; #leftText; #name;
   #isOpen = null; // was it, when it was last drawn?
   #pressing = null; // what the button says while an answer is awaited
   #until = 0; // closed for this shopper until then, server's ms
@@ -13,6 +15,7 @@ export class Card {
   #refusedIn = ""; // the state in which that was said; it is not said in another
   #waits = 0; // of this press; only the last one counts down
   #waitsFor = ""; // what was said of them
+  #soldOutAt = -Infinity; // when that was told, by the steady counter: older lists know more coupons
   #isUnsure = false; // pressed, and no answer came: only asking again tells, whatever the list says
 
   constructor(element, clock) {
@@ -20,6 +23,7 @@ export class Card {
     this.#clock = clock;
     this.#button = element.querySelector("[data-press]");
     this.#note = element.querySelector("[data-note]");
+    this.#when = element.querySelector("[data-when]");
     this.#bar = element.querySelector("[data-bar]");
     this.#leftText = element.querySelector("[data-left-text]");
     this.#name = element.querySelector("h2").textContent.trim();
@@ -35,8 +39,8 @@ export class Card {
     this.#button?.addEventListener("click", () => this.press());
   }
 
-  /** What the list says of it; null: it is in the list no more. */
-  take(activity) {
+  /** What the list says of it, and when it was asked; null: it is in the list no more. */
+  take(activity, asked) {
     if (activity === null) {
       this.status = "ended";
       return;
@@ -44,7 +48,7 @@ export class Card {
     this.status = activity.status;
     this.startsAt = Date.parse(activity.starts_at);
     this.endsAt = Date.parse(activity.ends_at);
-    this.left = activity.stock_left;
+    if (!activity.stock_left || asked > this.#soldOutAt + STALE_MS) this.left = activity.stock_left;
     this.total = activity.stock_total;
     this.limit = activity.per_user_limit;
   }
@@ -109,12 +113,19 @@ export class Card {
     count();
   }
 
-  #told({ kind, body, wait }) {
+  #told({ kind, isFresh, body, wait }) {
+    const wasUnsure = this.#isUnsure;
     this.#isUnsure = kind === "offline";
     switch (kind) {
       case "won":
         this.hold(body.seq);
-        say(fill("won", { name: this.#name }));
+        if (isFresh || wasUnsure) say(fill("won", { name: this.#name }));
+        else say(fill("held", { n: this.held, limit: this.limit })); // won before, and told again
+        return;
+      case "busy":
+        this.#isUnsure = wasUnsure;
+        this.#until = this.#clock.now() + wait;
+        this.#refuse(fill("tooBusy"));
         return;
       case "stranger":
         location.assign(logInPage());
@@ -129,7 +140,10 @@ export class Card {
         if (this.held < this.limit) break;
         say(fill("held", { n: this.held, limit: this.limit }));
         return;
-      case "SOLD_OUT": this.left = 0; break;
+      case "SOLD_OUT":
+        this.left = 0;
+        this.#soldOutAt = performance.now();
+        break;
       case "ENDED": this.status = "ended"; break;
       case "VOIDED": this.status = "voided"; break;
       case "UNKNOWN_ACTIVITY": this.status = "ended"; break;
@@ -155,10 +169,15 @@ export class Card {
       open: () => fill(!isKnown() ? "logIn" : this.held ? "more" : "seize"),
     };
     const shown = this.#pressing === null ? state : "seizing";
-    write(this.#button, this.#pressing ?? labels[state]());
-    mark(this.#button, "aria-disabled", String(shown !== "open"));
+    if (this.#button) {
+      write(this.#button, this.#pressing ?? labels[state]());
+      mark(this.#button, "aria-disabled", String(shown !== "open"));
+    }
     mark(this.#element, "data-state", shown);
-    if (this.#pressing === null) write(this.#note, this.#noteOf(state, now));
+    if (this.#pressing === null) {
+      write(this.#note, this.#noteOf(state, now) || (this.#button || state === "open" ? "" : labels[state]()));
+    }
+    this.#drawWhen(now);
     if (this.left !== null) {
       write(this.#leftText, fill("left", { n: this.left }));
       const percent = Math.min(100, Math.ceil((100 * this.left) / this.total));
@@ -167,6 +186,13 @@ export class Card {
     const isOpen = state === "open";
     if (isOpen && this.#isOpen === false) say(fill("open", { name: this.#name }));
     this.#isOpen = isOpen;
+  }
+
+  #drawWhen(now) {
+    const isAhead = now < this.startsAt, moment = isAhead ? this.startsAt : this.endsAt, text = momentText(moment);
+    if (text === null) return;
+    write(this.#when, isAhead ? fill("from", { moment: text.slice(5) }) : fill("until", { moment: text }));
+    mark(this.#when, "datetime", new Date(moment).toISOString());
   }
 
   #noteOf(state, now) {
@@ -178,7 +204,7 @@ export class Card {
   }
 }
 
-/** "Again in 7 s" is the pause, told by the desk before the list tells it. */
+/** "Again in 7 s" is the pause, told by the desk before the list tells it; or the crowd. */
 const closedBy = (state) => (state === "later" ? "paused" : state);
 
 function write(element, text) {

@@ -7,20 +7,24 @@ const TIMEOUT_MS = 8_000;
 const PATIENCE_MS = 90_000;
 const SOON_MS = 5_000;
 
-/** One question: { status, body, wait (ms, of Retry-After) }. Throws when no whole answer came. */
-export async function ask(path, { clock, token, body, timeout = TIMEOUT_MS } = {}) {
+/**
+ * One question: { status, body, wait (ms, of Retry-After), etag, asked (when, by the steady counter) }. Throws when no
+ * whole answer came. With an etag that still holds the answer is 304, without a body and without the server's time.
+ */
+export async function ask(path, { clock, token, body, etag, timeout = TIMEOUT_MS } = {}) {
   const headers = { "Accept-Language": language };
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers["Content-Type"] = "application/json";
+  if (etag) headers["If-None-Match"] = etag;
   const asked = performance.now();
   const response = await fetch(`/market/consumer/${path}`, {
     method: body ? "POST" : "GET", body: body && JSON.stringify(body), headers, credentials: "omit", cache: "no-store",
     signal: AbortSignal.timeout(timeout),
   });
   const answered = performance.now();
-  const answer = await response.json();
-  if (clock && answer.server_time) clock.take(answer.server_time, asked, answered);
-  return { status: response.status, body: answer, wait: retryAfter(response) };
+  const answer = response.status === 304 ? null : await response.json();
+  if (clock && answer?.server_time) clock.take(answer.server_time, asked, answered);
+  return { status: response.status, body: answer, wait: retryAfter(response), etag: response.headers.get("ETag"), asked };
 }
 
 /**

@@ -47,3 +47,17 @@ async function ask() {
 
 /** Where to log in, and to come back from. */
 export const logInPage = () => `/login?next=${encodeURIComponent(location.pathname + location.search)}`;
+
+// The windows of a browser share one log-in, but each has a token of its own. A page that comes after a log-out or a
+// log-in tells the others, which ask anew whose they are.
+const windows = new BroadcastChannel("shopper");
+if (!isKnown() || document.referrer.startsWith(`${location.origin}/login`)) windows.postMessage("changed");
+
+/** Told when somebody went or came in another window; the token is forgotten by then. */
+export function onChange(tell) {
+  windows.addEventListener("message", () => {
+    if (!isKnown()) return;
+    tokenForget();
+    tell();
+  });
+}
