@@ -169,3 +169,21 @@ def violations(page: Page) -> list[str]:
         if violation["impact"] in ("serious", "critical")
         for node in violation["nodes"]
     ]
+
+
+def walk(page: Page, paths: dict[str, str], *, seen: Callable[[Page, str], None], device: str) -> dict[str, int]:
+    """Look at each page by name: it fits, nobody is kept out, a picture is kept. Returns their statuses."""
+    statuses: dict[str, int] = {}
+    found: dict[str, list[str]] = {}
+    for name, path in paths.items():
+        response = page.goto(path)
+        assert response is not None
+        statuses[name] = response.status
+        page.wait_for_load_state("networkidle")  # scripts have drawn what they were told
+        seen(page, f"{name}-{device}")
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, name
+        if serious := violations(page):
+            found[name] = serious
+    assert found == {}
+    return statuses
