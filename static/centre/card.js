@@ -13,6 +13,7 @@ export class Card {
   #until = 0; // closed for this shopper until then, server's ms
   #refusal = "";
   #refusedIn = ""; // the state in which that was said; it is not said in another
+  #looker = 0; // who pressed: another one after somebody logged out or in
   #waits = 0; // of this press; only the last one counts down
   #waitsFor = ""; // what was said of them
   #soldOutAt = -Infinity; // when that was told, by the steady counter: older lists know more coupons
@@ -58,6 +59,14 @@ export class Card {
     this.held = Math.max(this.held, seq);
   }
 
+  /** Somebody else looks now, or nobody who is known: what the last one had, asked and was told is not theirs. */
+  forget() {
+    this.held = 0;
+    this.#isUnsure = false;
+    this.#refusal = "";
+    this.#looker += 1;
+  }
+
   /** The next moment at which it looks otherwise by itself, server's ms; 0: none. */
   get changesAt() {
     const now = this.#clock.now();
@@ -84,11 +93,12 @@ export class Card {
     this.#pressing = fill("seizing");
     this.#refusal = "";
     this.draw();
+    const looker = this.#looker, isWished = () => looker === this.#looker;
     try {
       const result = await seize({
-        id: this.id, seq: this.held + 1, clock: this.#clock, waiting: (why, ms) => this.#wait(why, ms),
+        id: this.id, seq: this.held + 1, clock: this.#clock, waiting: (why, ms) => this.#wait(why, ms), isWished,
       });
-      this.#told(result);
+      if (isWished()) this.#told(result);
     } finally {
       this.#pressing = null;
       this.#waits += 1;

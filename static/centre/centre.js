@@ -84,7 +84,7 @@ function takeList(activities, asked) {
 /** The log-in has ended: seen now, not in the second of the start. */
 function forget() {
   document.body.dataset.known = "0";
-  for (const card of cards) card.held = 0;
+  for (const card of cards) card.forget();
   draw();
 }
 
@@ -141,7 +141,7 @@ document.addEventListener("visibilitychange", wake);
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 addEventListener("online", wake);
 onChange(() => {
-  for (const card of cards) card.held = 0;
+  for (const card of cards) card.forget();
   draw();
   change += 1;
   isHeld = false;

@@ -32,10 +32,11 @@ export async function ask(path, { clock, token, body, etag, timeout = TIMEOUT_MS
  * wherever an answer is lost, it is one wish.
  *
  * @param {(why: "unsure" | "busy", ms: number) => void} waiting  told before each wait
- * @returns {{ kind: "won" | "refused" | "offline" | "busy" | "stranger", isFresh?: boolean, body?: object, wait?: number }}
+ * @param {() => boolean} isWished  false when whoever pressed has gone: nobody else must win by that press
+ * @returns {{ kind: "won" | "refused" | "offline" | "busy" | "stranger" | "gone", isFresh?: boolean, body?: object, wait?: number }}
  *   "busy": nothing was decided, and `wait` ms should pass. "offline": something may have been.
  */
-export async function seize({ id, seq, clock, waiting }) {
+export async function seize({ id, seq, clock, waiting, isWished }) {
   const start = performance.now();
   let losses = 0, strange = 0, refusals = 0;
   for (;;) {
@@ -63,6 +64,7 @@ export async function seize({ id, seq, clock, waiting }) {
     if (performance.now() - start + wait > PATIENCE_MS) return losses ? { kind: "offline" } : { kind: "busy", wait };
     if (wait) waiting(why, wait);
     await sleep(wait);
+    if (!isWished()) return { kind: "gone" };
   }
 }
 

@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from activities.models import Coupon
 from seize.outcomes import Won
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
-from tests.browser.centre_page import button, card, look, press
+from tests.browser.centre_page import SEIZE, button, card, look, press
 from tests.browser.conftest import walk
 from tests.factories import offer
 
@@ -71,6 +71,31 @@ def test_other_shopper_who_logs_in_in_another_window_is_the_one_who_presses_in_a
     one.goto("/coupons")
     expect(one.locator("[data-state=issued]")).to_have_count(1, timeout=8_000)
     assert sorted(Coupon.objects.values_list("user_id", flat=True)) == [7, 1001]
+
+
+def test_press_that_waits_is_given_up_when_another_shopper_logs_in(shopper, worker):
+    """Or 1001 would win by a press of 7."""
+    activity = offer(name="双十二")
+    one = shopper(7)
+    sent: list[str] = []
+
+    def busy(route: Route) -> None:
+        sent.append(route.request.url)
+        route.fulfill(status=503, headers={"Retry-After": "4"}, body='{"code": "BUSY", "title": "Too busy."}')
+
+    one.route(SEIZE, busy)
+    press(one, activity)
+    expect(button(one, activity)).to_have_text(re.compile(r"Trying again in \d s"))
+    one.unroute(SEIZE)
+    other = one.context.new_page()
+    other.goto("/login")
+    other.get_by_role("button", name="Enter as shopper 1001").click()
+    expect(button(other, activity)).to_have_text("Seize")
+    expect(button(one, activity)).to_have_text("Seize", timeout=10_000)
+    expect(button(one, activity)).to_have_attribute("aria-disabled", "false")
+    assert len(sent) == 1
+    look(one)
+    expect(card(one, activity).locator("[data-left-text]")).to_have_text(f"{activity.stock_total} left")
 
 
 def test_wallet_whose_session_is_over_stops_asking_and_leads_to_the_log_in(shopper):
