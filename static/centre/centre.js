@@ -74,7 +74,7 @@ function takeList(activities, asked) {
     if (number.textContent !== text) number.textContent = text;
   }
   const here = activities.filter(({ status }) => status === shows).map(({ id }) => id);
-  if (isPaged) for (const id of here) seen.add(id);
+  if (isPaged) for (const { id, status } of activities) if (status === shows || status === "paused") seen.add(id);
   isPaged = false;
   const isMore = here.some((id) => !seen.has(id));
   if (isMore && more.hidden) say(fill("moreUp"));
@@ -90,7 +90,7 @@ function forget() {
 
 /** What this shopper has: the newest coupons. An older one is found when its button is pressed: the win is told again. */
 async function hold() {
-  if (!isKnown() || isHolding) return;
+  if (!isKnown() || isHolding || !cards.length) return;
   isHolding = true;
   const before = change;
   let rest = 0;

@@ -125,7 +125,7 @@ def test_win_that_is_told_again_is_not_announced_as_a_new_one(shopper, worker):
 
 
 def test_two_sales_that_begin_together_are_both_announced(shopper, worker):
-    start = timezone.now() + timedelta(seconds=6)
+    start = timezone.now() + timedelta(seconds=9)
     for name in ("双十二", "满减"):
         offer(name=name, starts_at=start, ends_at=start + timedelta(hours=1))
     page = shopper(7, "/?tab=upcoming")

@@ -110,7 +110,7 @@ def test_wallet_whose_session_is_over_stops_asking_and_leads_to_the_log_in(shopp
 
 def test_site_without_a_log_in_shows_what_is_on_offer_and_counts_down(context_new, settings, worker, seen):
     settings.JWT_SIGNING_KEY = ""
-    start = timezone.now() + timedelta(seconds=8)
+    start = timezone.now() + timedelta(seconds=9)
     activity, gone = offer(name="双十二", starts_at=start, ends_at=start + timedelta(hours=1)), offer(stock_total=1)
     assert isinstance(coupon_seize(wanted=SeizeRequest(activity_id=gone.pk, seq=1), user_id=7), Won)
     page = context_new(view="phone").new_page()
