@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.utils import timezone, translation
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from activities.admission import redis_state
 from activities.checklist import Facts, Item, checklist_of
 from activities.models import Activity
+from activities.moments import moment_text, validity_text
 from activities.offer_text import offer_text
 
-LANGUAGES = ("en", "zh-hans")
 OVERLAPS_MAX = 20
 
 
@@ -30,7 +30,7 @@ class Card:
 
 def preview_cards(*, activity: Activity) -> list[Card]:
     """The activity in each language that shoppers have; times in the site's zone, named."""
-    return [_card(activity, language) for language in LANGUAGES]
+    return [_card(activity, language) for language, _name in settings.LANGUAGES]
 
 
 def _card(activity: Activity, language: str) -> Card:
@@ -40,7 +40,7 @@ def _card(activity: Activity, language: str) -> Card:
             (_("Ends"), moment_text(activity.ends_at)),
             (_("Coupons"), f"{activity.stock_total:,}"),
             (_("For each shopper"), _("at most %(limit)s") % {"limit": activity.per_user_limit}),
-            (_("Valid"), _validity(activity)),
+            (_("Valid"), validity_text(valid_until=activity.valid_until, valid_days=activity.valid_days)),
         )
         return Card(
             language=language,
@@ -50,18 +50,6 @@ def _card(activity: Activity, language: str) -> Card:
             facts=facts,
             rules=activity.rules_text,
         )
-
-
-def _validity(activity: Activity) -> str:
-    if activity.valid_until is not None:
-        return _("until %(end)s") % {"end": moment_text(activity.valid_until)}
-    return _("%(days)s × 24 hours from seizing") % {"days": activity.valid_days}
-
-
-def moment_text(moment: datetime) -> str:
-    """An instant to the second in the site's zone, which is named: ``2026-11-11 00:00:00+08:00 (Asia/Shanghai)``."""
-    local = timezone.localtime(moment, timezone.get_default_timezone())
-    return f"{local.isoformat(sep=' ', timespec='seconds')} ({settings.TIME_ZONE})"
 
 
 def activity_checklist(*, activity: Activity, now: datetime) -> list[Item]:

@@ -1,7 +1,7 @@
 """List and details as ready bytes, at most a second old, for the crowd that reloads before the start.
 
 Each process asks Redis twice a second, however many shoppers ask it. ``server_time`` alone is made for each answer:
-countdowns go by it.
+countdowns go by it. For clients that take gzip all but that is compressed once.
 """
 
 import asyncio
@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 from django.conf import settings
 
 from activities.listing import TABS, Snapshot, activities_list, snapshot_read
+from activities.packing import packed, tail_pack, takes_gzip
 from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves, plain_request, problem_answer
 from seize.limits import visit_pace
 from seize.problems import Problem, pace_headers, problem_of_fault
@@ -31,6 +32,7 @@ CACHE_CONTROL = "public, max-age=1"
 LIST_PATH = b"/market/consumer/activity/list"
 DETAIL_PREFIX = b"/market/consumer/activity/"
 _ALLOW = b"GET, HEAD, OPTIONS"
+_VARY = b"Accept-Encoding, Accept-Language"
 _HEAD = b'{"server_time":"'
 _QUERIES: dict[bytes, str | None] = {b"": None, **{b"tab=" + tab.encode(): tab for tab in TABS}}
 
@@ -64,16 +66,30 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An answer without the time: ``tail`` is what follows it. The ETag is weak, since the time differs."""
+    """An answer without the time: ``tail`` is what follows it. The ETag is weak: time and encoding differ.
+
+    ``tail_packed`` is the tail compressed, None where that gains nothing.
+    """
 
     taken: _Taken
     tail: bytes
+    tail_packed: bytes | None
     etag: str
 
     def body(self) -> bytes:
         """The bytes to send now. Their time is one at which the statuses in them hold."""
+        return self._head() + self.tail
+
+    def content(self, *, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
+        """The bytes to send now to a client that takes these encodings, and the headers that say so."""
+        if self.tail_packed is None or not takes_gzip(accept_encoding):
+            return self.body(), {}
+        content = packed(head=self._head(), tail=self.tail, tail_packed=self.tail_packed)
+        return content, {"Content-Encoding": "gzip"}
+
+    def _head(self) -> bytes:
         now_ms = min(self.taken.now_ms, self.taken.snapshot.changes_ms - 1)
-        return _HEAD + rfc3339(now_ms).encode() + self.tail
+        return _HEAD + rfc3339(now_ms).encode()
 
 
 class _Cache:
@@ -105,7 +121,7 @@ class _Cache:
                 self._fault = (fault, time.monotonic())
                 raise
             for tab in (None, *TABS):
-                _list_of(taken, tab)
+                _list_of(taken, tab, before=self._taken)
             self._taken = taken
             return taken
 
@@ -175,11 +191,13 @@ def snapshot_ready() -> Snapshot:
     return _cache.fresh().snapshot
 
 
-def _list_of(taken: _Taken, tab: str | None) -> Ready:
+def _list_of(taken: _Taken, tab: str | None, *, before: _Taken | None = None) -> Ready:
+    """:param before: an older snapshot, whose bytes need not be compressed again where they are the same."""
     ready = taken.rendered.get(tab)
     if ready is None:
         results = orjson.dumps(activities_list(taken.snapshot, tab=tab))
-        ready = taken.rendered[tab] = _ready(taken, b'","results":' + results + b"}")
+        same = None if before is None else before.rendered.get(tab)
+        ready = taken.rendered[tab] = _ready(taken, b'","results":' + results + b"}", same=same)
     return ready
 
 
@@ -193,8 +211,11 @@ def _detail_of(taken: _Taken, activity_id: str) -> Ready | None:
     return ready
 
 
-def _ready(taken: _Taken, tail: bytes) -> Ready:
-    return Ready(taken, tail, f'W/"{hashlib.blake2b(tail, digest_size=8).hexdigest()}"')
+def _ready(taken: _Taken, tail: bytes, *, same: Ready | None = None) -> Ready:
+    if same is not None and same.tail == tail:
+        return replace(same, taken=taken)
+    etag = f'W/"{hashlib.blake2b(tail, digest_size=8).hexdigest()}"'
+    return Ready(taken, tail, tail_pack(tail), etag)
 
 
 # -- In front of Django ---------------------------------------------------------------------------------
@@ -270,14 +291,15 @@ class ReadyTicket:
             return problem_answer(self.request, Problem("NOT_FOUND"), allow=_ALLOW)
         same = _is_same(self.request.headers.get(b"if-none-match", b""), ready.etag)
         headers = [(b"cache-control", CACHE_CONTROL.encode()), (b"etag", ready.etag.encode())]
+        body = b""
         if not same:
+            body, encoded = ready.content(
+                accept_encoding=self.request.headers.get(b"accept-encoding", b"").decode("latin-1")
+            )
             headers.insert(0, (b"content-type", b"application/json"))
+            headers += [(name.lower().encode(), value.encode()) for name, value in encoded.items()]
         return answer_of(
-            self.request,
-            status=304 if same else 200,
-            body=b"" if same else ready.body(),
-            allow=_ALLOW,
-            headers=headers,
+            self.request, status=304 if same else 200, body=body, allow=_ALLOW, headers=headers, vary=_VARY
         )
 
 

@@ -50,9 +50,9 @@ class ActivityDetailView(APIView):
 
 def _response(request: Request, ready: Ready) -> HttpResponseBase:
     """The bytes, or 304 when the caller has the same."""
-    response = HttpResponse(
-        ready.body(), content_type="application/json", headers={"Cache-Control": CACHE_CONTROL, "ETag": ready.etag}
-    )
+    content, encoded = ready.content(accept_encoding=request.headers.get("Accept-Encoding", ""))
+    headers = {"Cache-Control": CACHE_CONTROL, "ETag": ready.etag, "Vary": "Accept-Encoding", **encoded}
+    response = HttpResponse(content, content_type="application/json", headers=headers)
     conditional = get_conditional_response(request._request, etag=ready.etag, response=response)
     return conditional or response
 

@@ -6,10 +6,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from activities.moments import validity_text
 from activities.offer_text import offer_condition, offer_headline, offer_text
 from activities.statuses import CouponStatus, EffectiveStatus
 
@@ -74,6 +74,12 @@ class Card:
         return None if left is None else min(100, -(-100 * left // total))
 
     @property
+    def closed(self) -> str:
+        """Why nobody can press; nothing while it is open."""
+        is_open = self.body["status"] == EffectiveStatus.ONGOING and self.body["stock_left"] != 0
+        return "" if is_open else self.button
+
+    @property
     def moments_ms(self) -> tuple[int, int]:
         """Start and end as scripts count, Unix ms."""
         return int(self.starts_at.timestamp() * 1000), int(self.ends_at.timestamp() * 1000)
@@ -82,8 +88,14 @@ class Card:
 def card_of(body: Mapping[str, Any], *, language: str, is_known: bool) -> Card:
     """A card in the active language, which is ``language``; for somebody who has logged in, or not."""
     starts_at, ends_at = moment_read(body["starts_at"]), moment_read(body["ends_at"])
+    valid_until = body["valid_until"]
     return Card(
-        body, offer_of(body, language=language), starts_at, ends_at, _button(body, is_known=is_known), _validity(body)
+        body,
+        offer_of(body, language=language),
+        starts_at,
+        ends_at,
+        _button(body, is_known=is_known),
+        validity_text(valid_until=valid_until and moment_read(valid_until), valid_days=body["valid_days"]),
     )
 
 
@@ -99,12 +111,6 @@ def _button(body: Mapping[str, Any], *, is_known: bool) -> str:
                 return _("Sold out")
             return _("Seize") if is_known else _("Log in to seize")
     return _("Ended")
-
-
-def _validity(body: Mapping[str, Any]) -> str:
-    if body["valid_until"] is not None:
-        return _("until %(end)s") % {"end": moment_shown(moment_read(body["valid_until"]))}
-    return _("%(days)s × 24 hours from seizing") % {"days": body["valid_days"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +135,3 @@ def held_of(body: Mapping[str, Any], *, language: str) -> Held:
 def moment_read(text: str) -> datetime:
     """An RFC 3339 time in the site's zone."""
     return timezone.localtime(datetime.fromisoformat(text), timezone.get_default_timezone())
-
-
-def moment_shown(moment: datetime) -> str:
-    """To the minute, with the zone's name: ``2026-11-11 00:00 (Asia/Shanghai)``."""
-    return f"{moment:%Y-%m-%d %H:%M} ({settings.TIME_ZONE})"

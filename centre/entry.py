@@ -18,7 +18,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import View
 
 from centre.frame import frame_of
-from centre.pages import Page
+from centre.pages import OwnPage
 from centre.sessions import session_end, session_shopper, session_start, session_token
 from seize.problems import CONTENT_TYPE, Problem
 from seize.requests import ID_MAX
@@ -30,8 +30,13 @@ _YEAR_S = 365 * 86_400
 class LogInForm(forms.Form):
     """A user name and a password."""
 
-    username = forms.CharField(label=_("User name"), max_length=150)
-    password = forms.CharField(label=_("Password"), max_length=128, strip=False, widget=forms.PasswordInput)
+    username = forms.CharField(
+        label=_("User name"), max_length=150, widget=forms.TextInput({"autocomplete": "username"})
+    )
+    password = forms.CharField(
+        label=_("Password"), max_length=128, strip=False,
+        widget=forms.PasswordInput({"autocomplete": "current-password"}),
+    )  # fmt: skip
 
     user_id: int
 
@@ -59,7 +64,7 @@ def next_page(given: str) -> str:
 
 
 @method_decorator(sensitive_post_parameters("password"), name="dispatch")
-class LogInPage(Page):
+class LogInPage(OwnPage):
     """``/login?next=``: by password; in development also as any shopper."""
 
     http_method_names = ("get", "head", "post", "options")
@@ -80,29 +85,29 @@ class LogInPage(Page):
         return response
 
     def _page(self, request: HttpRequest, log_in: LogInForm, demo: DemoForm, *, status: int = 200) -> HttpResponse:
-        context = {
-            "title": _("Log in"), "form": log_in, "demo": demo if settings.DEVELOPMENT else None,
-            "shoppers": DEMO_SHOPPERS, "next": next_page(request.GET.get("next") or request.POST.get("next", "")),
-            **_frame(request),
-        }  # fmt: skip
-        return _unkept(render(request, "centre/login.html", context, status=status))
+        return self.answer(
+            "centre/login.html", status=status, title=_("Log in"), form=log_in,
+            demo=demo if settings.DEVELOPMENT else None, shoppers=DEMO_SHOPPERS,
+            next=next_page(request.GET.get("next") or request.POST.get("next", "")),
+        )  # fmt: skip
 
 
-class AccountPage(View):
+class AccountPage(OwnPage):
     """``/account``: who I am, and the way out."""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        shopper = session_shopper(request)
-        if shopper is None:
+    def get(self, _request: HttpRequest) -> HttpResponse:
+        if self.shopper is None:
             return HttpResponseRedirect(reverse("shopper-log-in"))
-        context = {"title": _("Account"), "shopper": shopper, **_frame(request)}
-        return _unkept(render(request, "centre/account.html", context))
+        return self.answer("centre/account.html", title=_("Account"), shopper=self.shopper)
 
 
 class LogOutView(View):
-    """``POST /logout``."""
+    """``POST /logout``. Who comes by a link, as from the page that refused the form, is led to where the form is."""
 
-    http_method_names = ("post", "options")
+    http_method_names = ("get", "head", "post", "options")
+
+    def get(self, _request: HttpRequest) -> HttpResponse:
+        return HttpResponseRedirect(reverse("account"))
 
     def post(self, request: HttpRequest) -> HttpResponse:
         response = HttpResponseRedirect(reverse("centre"))
@@ -149,10 +154,6 @@ def _problem(request: HttpRequest, problem: Problem) -> HttpResponse:
     return _unkept(JsonResponse(body, status=problem.status, content_type=CONTENT_TYPE))
 
 
-def _frame(request: HttpRequest) -> dict[str, object]:
-    return frame_of(path=request.get_full_path(), is_known=session_shopper(request) is not None)
-
-
 def _unkept(response: HttpResponse) -> HttpResponse:
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -162,5 +163,6 @@ def form_refused(request: HttpRequest, reason: str = "") -> HttpResponse:
     """``CSRF_FAILURE_VIEW``: a form that this site did not give out, or gave out too long ago."""
     if request.path_info.startswith("/admin/"):
         return csrf_failure(request, reason=reason)
-    context = {"title": _("This form cannot be taken"), **_frame(request)}
+    frame = frame_of(path=request.get_full_path(), is_known=session_shopper(request) is not None)
+    context = {"title": _("This form cannot be taken"), **frame}
     return _unkept(render(request, "centre/refused.html", context, status=403))

@@ -1,7 +1,7 @@
 """What every page has around it, and the words that scripts put into pages; ``{n}`` and the like they fill in."""
 
 from django.conf import settings
-from django.utils.translation import get_language
+from django.utils.translation import get_language, get_language_info
 from django.utils.translation import gettext as _
 
 
@@ -18,12 +18,11 @@ def frame_of(*, path: str, is_known: bool) -> dict[str, object]:
         "is_known": is_known,
         "can_log_in": bool(settings.JWT_SIGNING_KEY),
         "language": language,
-        "languages": [(code, name) for code, name in LANGUAGES if code != language],
+        "languages": [
+            (code, get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES if code != language
+        ],
         "zone": settings.TIME_ZONE,
     }
-
-
-LANGUAGES = (("en", "English"), ("zh-hans", "中文"))
 
 
 def words() -> dict[str, str]:
@@ -41,6 +40,8 @@ def words() -> dict[str, str]:
         "paused": _("Paused"),
         "logIn": _("Log in to seize"),
         "left": _("{n} left"),
+        "from": _("From {moment}"),
+        "until": _("Until {moment}"),
         "startsIn": _("Starts in {t}"),
         "endsIn": _("Ends in {t}"),
         "days": _("{n} d {t}"),
@@ -48,6 +49,8 @@ def words() -> dict[str, str]:
         "won": _("You got it: {name}"),
         "open": _("Open now: {name}"),
         "unsure": _("No answer came. Asking whether it is yours…"),
-        "offline": _("The answer never came. Press again: it costs nothing, and what you have won stays yours."),
+        "offline": _("The answer never came. Press again: it costs nothing."),
         "busy": _("Many press at once. Nothing is lost; asking again for you."),
+        "tooBusy": _("Many press at once. Nothing is lost: please press again."),
+        "moreUp": _("More has come up: show it"),
     }

@@ -1,25 +1,28 @@
 """The pages: what is on offer, one activity, my coupons. Readable without a script; the scripts press by the API."""
 
+import gzip
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.conf import settings
+from django.core.paginator import Page as PaginatorPage
+from django.core.paginator import Paginator
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
-from django.utils.decorators import method_decorator
 from django.utils.functional import cached_property
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
-from django.views.decorators.gzip import gzip_page
 from django.views.generic import View
 
 from activities.admission import STORE_FAULTS
 from activities.listing import TABS, Snapshot
+from activities.packing import takes_gzip
 from activities.ready import snapshot_ready
 from activities.statuses import CouponStatus
 from activities.wallet import STATUSES, CursorInvalid, wallet_page
@@ -30,7 +33,7 @@ from seize.problems import retry_after
 from seize.requests import id_parse
 from seize.services import server_time
 
-CARDS_MAX = 50  # of a tab; whoever has more on offer at once wants a page with a search
+CARDS_MAX = 50  # of a page
 
 
 class Page(View):
@@ -57,6 +60,11 @@ class Page(View):
         frame = frame_of(path=path or self.request.get_full_path(), is_known=self.is_known)
         return render_to_string(template, {**frame, **context})
 
+    def kept(self, snapshot: Snapshot, key: tuple[object, ...], *, make: Callable[[], str]) -> HttpResponse:
+        """A whole page that depends on the snapshot, the key, the language and ``is_known`` alone."""
+        ready = _kept.page(snapshot, (*key, get_language(), self.is_known), make=make)
+        return ready.response(accept_encoding=self.request.headers.get("Accept-Encoding", ""))
+
     @cached_property
     def shopper(self) -> int | None:
         """Who has logged in."""
@@ -72,27 +80,42 @@ class Page(View):
         return self.answer("centre/missing.html", status=404, title=_("There is nothing here."))
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A rendered page, also compressed. Nothing in it is secret, so its compressed length tells nothing (BREACH)."""
+
+    html: bytes
+    packed: bytes
+
+    def response(self, *, accept_encoding: str) -> HttpResponse:
+        response = HttpResponse(self.html)
+        if takes_gzip(accept_encoding):
+            response = HttpResponse(self.packed, headers={"Content-Encoding": "gzip"})
+        patch_vary_headers(response, ("Accept-Encoding",))
+        return response
+
+
 class _Kept:
     """Pages rendered of the same snapshot of the list, for the crowd that reloads before the start."""
 
     def __init__(self) -> None:
         self._snapshot: Snapshot | None = None
-        self._pages: dict[tuple[object, ...], str] = {}
+        self._pages: dict[tuple[object, ...], _Ready] = {}
 
-    def page(self, snapshot: Snapshot, key: tuple[object, ...], *, make: Callable[[], str]) -> str:
+    def page(self, snapshot: Snapshot, key: tuple[object, ...], *, make: Callable[[], str]) -> _Ready:
         """The page that was made of this snapshot, or is made now; two threads may both make it."""
         if self._snapshot is not snapshot:
             self._snapshot, self._pages = snapshot, {}
         pages = self._pages
         if key not in pages:
-            pages[key] = make()
+            html = make().encode()
+            pages[key] = _Ready(html, gzip.compress(html, mtime=0))
         return pages[key]
 
 
 _kept = _Kept()
 
 
-@method_decorator(gzip_page, name="dispatch")
 class CentrePage(Page):
     """``/?tab=ongoing|upcoming``: the coupon centre."""
 
@@ -101,23 +124,28 @@ class CentrePage(Page):
         if tab not in TABS:
             return self.missing()
         snapshot = snapshot_ready()
-        key = (tab, get_language(), self.is_known)
-        return HttpResponse(_kept.page(snapshot, key, make=lambda: self._rendered(snapshot, tab)))
+        pages = Paginator(_bodies(snapshot, tab), CARDS_MAX)
+        page = pages.get_page(request.GET.get("page"))  # the nearest: there may have been more a moment ago
+        key = (tab, page.number)
+        return self.kept(snapshot, key, make=lambda: self._rendered(snapshot, tab, page))
 
-    def _rendered(self, snapshot: Snapshot, tab: str) -> str:
+    def _rendered(self, snapshot: Snapshot, tab: str, pages: PaginatorPage) -> str:
         language = get_language() or ""
-        bodies = [body for body in snapshot.activities.values() if body["status"] == TABS[tab]]
-        # What is paused is seen where it was pressed: a shopper must not think that it is gone.
-        bodies += [body for body in snapshot.activities.values() if tab == "ongoing" and body["status"] == "paused"]
-        cards = [card_of(body, language=language, is_known=self.is_known) for body in bodies[:CARDS_MAX]]
+        cards = [card_of(body, language=language, is_known=self.is_known) for body in pages.object_list]
         numbers = {name: sum(body["status"] == TABS[name] for body in snapshot.activities.values()) for name in TABS}
+        path = f"{reverse('centre')}?tab={tab}" + (f"&page={pages.number}" if pages.number > 1 else "")
         return self.rendered(
-            "centre/centre.html", path=f"{reverse('centre')}?tab={tab}", title=_("Coupon centre"), tab=tab, cards=cards,
+            "centre/centre.html", path=path, title=_("Coupon centre"), tab=tab, cards=cards, pages=pages,
             tabs=[("ongoing", _("On now"), numbers["ongoing"]), ("upcoming", _("Coming up"), numbers["upcoming"])],
         )  # fmt: skip
 
 
-@method_decorator(gzip_page, name="dispatch")
+def _bodies(snapshot: Snapshot, tab: str) -> list[dict[str, Any]]:
+    """What a tab shows. What is paused is seen where it was pressed: a shopper must not think that it is gone."""
+    wanted = {"ongoing": ("ongoing", "paused"), "upcoming": ("upcoming",)}[tab]
+    return [body for status in wanted for body in snapshot.activities.values() if body["status"] == status]
+
+
 class ActivityPage(Page):
     """``/activity/<id>``: one activity with its rules."""
 
@@ -133,10 +161,21 @@ class ActivityPage(Page):
             path = reverse("centre-activity", args=[activity_id])
             return self.rendered("centre/activity.html", path=path, title=body["name"], card=card)
 
-        return HttpResponse(_kept.page(snapshot, (activity_id, get_language(), self.is_known), make=make))
+        return self.kept(snapshot, (activity_id,), make=make)
 
 
-class WalletPage(Page):
+class OwnPage(Page):
+    """A page that is one shopper's, or has a form: nobody keeps it."""
+
+    def answer(self, template: str, *, status: int = 200, **context: Any) -> HttpResponse:
+        """A whole page; with the request, of which forms take their CSRF token."""
+        frame = frame_of(path=self.request.get_full_path(), is_known=self.is_known)
+        response = HttpResponse(render_to_string(template, {**frame, **context}, request=self.request), status=status)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+
+class WalletPage(OwnPage):
     """``/coupons?status=&cursor=``: my coupons, those on their way first."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
@@ -153,10 +192,8 @@ class WalletPage(Page):
             return self.missing()
         language = get_language() or ""
         coupons = [held_of(body, language=language) for body in cast("list[dict[str, Any]]", page["results"])]
-        response = self.answer(
+        return self.answer(
             "centre/wallet.html", title=_("My coupons"), coupons=coupons, shown=status,
             statuses=[(name, CouponStatus(name.upper()).label) for name in STATUSES], next_cursor=page["next_cursor"],
             is_waiting=any(held.body["state"] == "pending" for held in coupons),
         )  # fmt: skip
-        response.headers["Cache-Control"] = "no-store"
-        return response

@@ -1,12 +1,14 @@
 """The ASGI application: the seize route and the list by their shortcuts, all else by Django in a fixed pool of threads.
 
 Django under ASGI with sync views opens a database connection for each of an unbounded number of threads;
-the WSGI application in a pool keeps one for each of ``WEB_THREADS``.
+the WSGI application in a pool keeps one for each of ``WEB_THREADS``. What needs no ledger has a pool of its own, whose
+threads open none: a ledger that hangs must not take the pages along that shoppers press on.
 """
 
 import asyncio
 import gc
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import MutableMapping
@@ -36,18 +38,48 @@ SWITCH_S = 0.0005
 PROBES = ("/livez", "/readyz", "/metrics")
 
 
+# What is answered without a query (`test_what_has_threads_of_its_own_costs_no_query`). All else may wait for MySQL.
+_WITHOUT_LEDGER = re.compile(
+    r"/|/(?:activity|language|static)/.*|/session/token|/account|/logout"
+    r"|/market/consumer/(?:activity/[^/]+|coupon/seize)"
+)
+
+
+class Pool:
+    """Django in some threads, for so many requests at a time, at work or waiting; one more is shed at once."""
+
+    def __init__(self, application: Application, *, limit: int) -> None:
+        self.application = application
+        self.limit = limit
+        self.running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.running >= self.limit:
+            await _refuse(scope, send, problem_of_fault(StoreBusy("every thread is busy")))
+            return
+        self.running += 1
+        try:
+            await _serve(self.application, scope, receive, send)
+        finally:
+            self.running -= 1
+
+
 class Bounded:
-    """Django with so many requests at a time, in a thread or waiting for one; one more is shed at once.
+    """Django by pools of threads: for what may wait for the ledger, for what needs none, and for probes.
 
     A thread is only taken for a request whose body is here: eight clients that never send theirs would stop Django.
     Probes have a thread of their own: a process that sells must not be restarted because Django is busy.
     """
 
-    def __init__(self, application: Application, *, probes: Application, limit: int) -> None:
-        self.application = application
+    def __init__(self, *, ledger: Pool, pages: Pool, probes: Application) -> None:
+        self.ledger = ledger
+        self.pages = pages
         self.probes = probes
-        self.limit = limit
-        self.running = 0
+
+    @property
+    def running(self) -> int:
+        """Requests at work or waiting, without the probes."""
+        return self.ledger.running + self.pages.running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # WSGI cannot tell X_Forwarded_Proto from X-Forwarded-Proto, and proxies only guard the latter.
@@ -59,15 +91,10 @@ class Bounded:
         pace = visit_pace(address=address_of(peer=peer_of(scope), forwarded=forwarded))
         if pace is not None:
             await _refuse(scope, send, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
-            return
-        if self.running >= self.limit:
-            await _refuse(scope, send, problem_of_fault(StoreBusy("every thread is busy")))
-            return
-        self.running += 1
-        try:
-            await _serve(self.application, scope, receive, send)
-        finally:
-            self.running -= 1
+        elif _WITHOUT_LEDGER.fullmatch(scope["path"]):
+            await self.pages(scope, receive, send)
+        else:
+            await self.ledger(scope, receive, send)
 
 
 async def _serve(application: Application, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,6 +150,16 @@ def _started() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
+def _threads(number: int) -> Application:
+    wsgi: Any = django  # its stubs know no WSGI types
+    pool: Any = WSGIMiddleware(wsgi, workers=number)
+    return pool
+
+
+def _pool() -> Pool:
+    return Pool(_threads(settings.WEB_THREADS), limit=settings.WEB_THREADS + settings.WEB_WAITING_MAX)
+
+
 def front() -> Front:
     """A front with lanes and threads of its own."""
     shortcuts: list[Shortcut] = [ReadyShortcut(), WatchShortcut()]
@@ -130,11 +167,7 @@ def front() -> Front:
         desk = Desk(threads=settings.SEIZE_GATE_THREADS)
         lanes = Lanes(call=desk, waiting_max=settings.SEIZE_GATE_WAITING_MAX)
         shortcuts.insert(0, SeizeShortcut(lanes, close=desk.close))
-    threads = settings.WEB_THREADS
-    wsgi: Any = django  # its stubs know no WSGI types
-    pool: Any = WSGIMiddleware(wsgi, workers=threads)
-    probes: Any = WSGIMiddleware(wsgi, workers=1)
-    bounded = Bounded(pool, probes=probes, limit=threads + settings.WEB_WAITING_MAX)
+    bounded = Bounded(ledger=_pool(), pages=_pool(), probes=_threads(1))
     return Front(shortcuts, bounded, started=_started)
 
 

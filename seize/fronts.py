@@ -164,11 +164,11 @@ def _language_of(accept_language: bytes) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def _constant_headers(language: str, allow: bytes, *, secure: bool) -> ConstantHeaders:
+def _constant_headers(language: str, allow: bytes, vary: bytes, *, secure: bool) -> ConstantHeaders:
     headers = [
         (b"allow", allow),
         (b"x-frame-options", settings.X_FRAME_OPTIONS.encode()),
-        (b"vary", b"Accept-Language"),
+        (b"vary", vary),
         (b"content-language", language.encode()),
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", settings.SECURE_REFERRER_POLICY.encode()),
@@ -180,13 +180,19 @@ def _constant_headers(language: str, allow: bytes, *, secure: bool) -> ConstantH
 
 
 def answer_of(
-    request: PlainRequest, *, status: int, body: bytes, allow: bytes, headers: Sequence[tuple[bytes, bytes]]
+    request: PlainRequest,
+    *,
+    status: int,
+    body: bytes,
+    allow: bytes,
+    headers: Sequence[tuple[bytes, bytes]],
+    vary: bytes = b"Accept-Language",
 ) -> Answer:
     """A response with Django's headers around the route's own."""
     return Answer(
         status,
         (*headers, (b"x-request-id", request.id.encode()), (b"content-length", b"%d" % len(body))),
-        _constant_headers(request.language, allow, secure=request.secure),
+        _constant_headers(request.language, allow, vary, secure=request.secure),
         body,
     )
 

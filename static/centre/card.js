@@ -1,16 +1,22 @@
 // One activity on the page: its countdown, its stock, and a button that opens by the server's clock.
 
 import { seize } from "./desk.js";
-import { duration, fill, say } from "./page.js";
+import { duration, fill, momentText, say } from "./page.js";
 import { isKnown, logInPage } from "./session.js";
 
+const STALE_MS = 2_000; // the list is at most a second old, and a second under way
+
 export class Card {
-  #element; #clock; #button; #note; #bar; #leftText; #name;
+  #element; #clock; #button; #note; #when; #bar; #leftText; #name;
   #isOpen = null; // was it, when it was last drawn?
   #pressing = null; // what the button says while an answer is awaited
   #until = 0; // closed for this shopper until then, server's ms
   #refusal = "";
   #refusedIn = ""; // the state in which that was said; it is not said in another
+  #looker = 0; // who pressed: another one after somebody logged out or in
+  #waits = 0; // of this press; only the last one counts down
+  #waitsFor = ""; // what was said of them
+  #soldOutAt = -Infinity; // when that was told, by the steady counter: older lists know more coupons
   #isUnsure = false; // pressed, and no answer came: only asking again tells, whatever the list says
 
   constructor(element, clock) {
@@ -18,6 +24,7 @@ export class Card {
     this.#clock = clock;
     this.#button = element.querySelector("[data-press]");
     this.#note = element.querySelector("[data-note]");
+    this.#when = element.querySelector("[data-when]");
     this.#bar = element.querySelector("[data-bar]");
     this.#leftText = element.querySelector("[data-left-text]");
     this.#name = element.querySelector("h2").textContent.trim();
@@ -29,11 +36,12 @@ export class Card {
     this.total = Number(element.dataset.total);
     this.left = element.dataset.left === undefined ? null : Number(element.dataset.left);
     this.held = 0; // seqs up to this one are this shopper's
-    this.#button.addEventListener("click", () => this.press());
+    // A site that only verifies another issuer's tokens has no log-in, and its cards no button.
+    this.#button?.addEventListener("click", () => this.press());
   }
 
-  /** What the list says of it; null: it is in the list no more. */
-  take(activity) {
+  /** What the list says of it, and when it was asked; null: it is in the list no more. */
+  take(activity, asked) {
     if (activity === null) {
       this.status = "ended";
       return;
@@ -41,7 +49,7 @@ export class Card {
     this.status = activity.status;
     this.startsAt = Date.parse(activity.starts_at);
     this.endsAt = Date.parse(activity.ends_at);
-    this.left = activity.stock_left;
+    if (!activity.stock_left || asked > this.#soldOutAt + STALE_MS) this.left = activity.stock_left;
     this.total = activity.stock_total;
     this.limit = activity.per_user_limit;
   }
@@ -49,6 +57,14 @@ export class Card {
   /** Coupons of it that this shopper is known to have: all seqs up to the highest. */
   hold(seq) {
     this.held = Math.max(this.held, seq);
+  }
+
+  /** Somebody else looks now, or nobody who is known: what the last one had, asked and was told is not theirs. */
+  forget() {
+    this.held = 0;
+    this.#isUnsure = false;
+    this.#refusal = "";
+    this.#looker += 1;
   }
 
   /** The next moment at which it looks otherwise by itself, server's ms; 0: none. */
@@ -77,24 +93,29 @@ export class Card {
     this.#pressing = fill("seizing");
     this.#refusal = "";
     this.draw();
+    const looker = this.#looker, isWished = () => looker === this.#looker;
     try {
       const result = await seize({
-        id: this.id, seq: this.held + 1, clock: this.#clock, waiting: (why, ms) => this.#wait(why, ms),
+        id: this.id, seq: this.held + 1, clock: this.#clock, waiting: (why, ms) => this.#wait(why, ms), isWished,
       });
-      this.#told(result);
+      if (isWished()) this.#told(result);
     } finally {
       this.#pressing = null;
+      this.#waits += 1;
+      this.#waitsFor = "";
       this.draw();
     }
   }
 
+  /** By the steady counter: how long a wait is does not change when the server's time becomes better known. */
   #wait(why, ms) {
-    const end = this.#clock.now() + ms;
+    const end = performance.now() + ms, id = (this.#waits += 1);
     this.#note.textContent = fill(why);
-    say(fill(why));
+    if (why !== this.#waitsFor) say(fill(why)); // said once, however often it is asked again
+    this.#waitsFor = why;
     const count = () => {
-      const left = end - this.#clock.now();
-      if (this.#pressing === null) return;
+      const left = end - performance.now();
+      if (id !== this.#waits) return;
       this.#pressing = left > 0 ? fill("again", { n: Math.ceil(left / 1000) }) : fill("seizing");
       this.draw();
       if (left > 0) setTimeout(count, Math.min(left, 1000));
@@ -102,12 +123,19 @@ export class Card {
     count();
   }
 
-  #told({ kind, body, wait }) {
+  #told({ kind, isFresh, body, wait }) {
+    const wasUnsure = this.#isUnsure;
     this.#isUnsure = kind === "offline";
     switch (kind) {
       case "won":
         this.hold(body.seq);
-        say(fill("won", { name: this.#name }));
+        if (isFresh || wasUnsure) say(fill("won", { name: this.#name }));
+        else say(fill("held", { n: this.held, limit: this.limit })); // won before, and told again
+        return;
+      case "busy":
+        this.#isUnsure = wasUnsure;
+        this.#until = this.#clock.now() + wait;
+        this.#refuse(fill("tooBusy"));
         return;
       case "stranger":
         location.assign(logInPage());
@@ -122,7 +150,10 @@ export class Card {
         if (this.held < this.limit) break;
         say(fill("held", { n: this.held, limit: this.limit }));
         return;
-      case "SOLD_OUT": this.left = 0; break;
+      case "SOLD_OUT":
+        this.left = 0;
+        this.#soldOutAt = performance.now();
+        break;
       case "ENDED": this.status = "ended"; break;
       case "VOIDED": this.status = "voided"; break;
       case "UNKNOWN_ACTIVITY": this.status = "ended"; break;
@@ -148,10 +179,15 @@ export class Card {
       open: () => fill(!isKnown() ? "logIn" : this.held ? "more" : "seize"),
     };
     const shown = this.#pressing === null ? state : "seizing";
-    write(this.#button, this.#pressing ?? labels[state]());
-    mark(this.#button, "aria-disabled", String(shown !== "open"));
+    if (this.#button) {
+      write(this.#button, this.#pressing ?? labels[state]());
+      mark(this.#button, "aria-disabled", String(shown !== "open"));
+    }
     mark(this.#element, "data-state", shown);
-    if (this.#pressing === null) write(this.#note, this.#noteOf(state, now));
+    if (this.#pressing === null) {
+      write(this.#note, this.#noteOf(state, now) || (this.#button || state === "open" ? "" : labels[state]()));
+    }
+    this.#drawWhen(now);
     if (this.left !== null) {
       write(this.#leftText, fill("left", { n: this.left }));
       const percent = Math.min(100, Math.ceil((100 * this.left) / this.total));
@@ -160,6 +196,13 @@ export class Card {
     const isOpen = state === "open";
     if (isOpen && this.#isOpen === false) say(fill("open", { name: this.#name }));
     this.#isOpen = isOpen;
+  }
+
+  #drawWhen(now) {
+    const isAhead = now < this.startsAt, moment = isAhead ? this.startsAt : this.endsAt, text = momentText(moment);
+    if (text === null) return;
+    write(this.#when, isAhead ? fill("from", { moment: text.slice(5) }) : fill("until", { moment: text }));
+    mark(this.#when, "datetime", new Date(moment).toISOString());
   }
 
   #noteOf(state, now) {
@@ -171,7 +214,7 @@ export class Card {
   }
 }
 
-/** "Again in 7 s" is the pause, told by the desk before the list tells it. */
+/** "Again in 7 s" is the pause, told by the desk before the list tells it; or the crowd. */
 const closedBy = (state) => (state === "later" ? "paused" : state);
 
 function write(element, text) {

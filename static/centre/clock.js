@@ -2,6 +2,7 @@
 // only its steady counter is used, and only to tell how much time has passed since an answer.
 
 const KEPT_MS = 10 * 60_000;
+const FRESH_MS = 60_000;
 const SLEPT_MS = 1_500;
 
 export class Clock {
@@ -19,6 +20,11 @@ export class Clock {
 
   get isKnown() {
     return this.#samples.length > 0;
+  }
+
+  /** Whether an answer told the time within the last minute: one that tells none will do for now. */
+  get isFresh() {
+    return this.isKnown && performance.now() - this.#samples.at(-1).at < FRESH_MS;
   }
 
   /** Unix ms by the server. The quickest answer is the surest; each minute makes one less sure. */

@@ -1,27 +1,30 @@
 // The API as a page asks it. No cookie goes along, so no other site can ask in a shopper's name.
 
-import { jitter, language, sleep } from "./page.js";
-import { tokenForget, tokenNow } from "./session.js";
+import { jitter, language, retryAfter, sleep } from "./page.js";
+import { NoToken, tokenForget, tokenNow } from "./session.js";
 
 const TIMEOUT_MS = 8_000;
 const PATIENCE_MS = 90_000;
 const SOON_MS = 5_000;
 
-/** One question: { status, body, wait (ms, of Retry-After) }. Throws when no whole answer came. */
-export async function ask(path, { clock, token, body, timeout = TIMEOUT_MS } = {}) {
+/**
+ * One question: { status, body, wait (ms, of Retry-After), etag, asked (when, by the steady counter) }. Throws when no
+ * whole answer came. With an etag that still holds the answer is 304, without a body and without the server's time.
+ */
+export async function ask(path, { clock, token, body, etag, timeout = TIMEOUT_MS } = {}) {
   const headers = { "Accept-Language": language };
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers["Content-Type"] = "application/json";
+  if (etag) headers["If-None-Match"] = etag;
   const asked = performance.now();
   const response = await fetch(`/market/consumer/${path}`, {
     method: body ? "POST" : "GET", body: body && JSON.stringify(body), headers, credentials: "omit", cache: "no-store",
     signal: AbortSignal.timeout(timeout),
   });
   const answered = performance.now();
-  const answer = await response.json();
-  if (clock && answer.server_time) clock.take(answer.server_time, asked, answered);
-  const wait = Number(response.headers.get("Retry-After") || 0) * 1000;
-  return { status: response.status, body: answer, wait: Number.isFinite(wait) ? wait : 0 }; // a proxy may give a date
+  const answer = response.status === 304 ? null : await response.json();
+  if (clock && answer?.server_time) clock.take(answer.server_time, asked, answered);
+  return { status: response.status, body: answer, wait: retryAfter(response), etag: response.headers.get("ETag"), asked };
 }
 
 /**
@@ -29,20 +32,15 @@ export async function ask(path, { clock, token, body, timeout = TIMEOUT_MS } = {
  * wherever an answer is lost, it is one wish.
  *
  * @param {(why: "unsure" | "busy", ms: number) => void} waiting  told before each wait
- * @returns {{ kind: "won" | "refused" | "offline" | "stranger", status?: number, body?: object, wait?: number }}
+ * @param {() => boolean} isWished  false when whoever pressed has gone: nobody else must win by that press
+ * @returns {{ kind: "won" | "refused" | "offline" | "busy" | "stranger" | "gone", isFresh?: boolean, body?: object, wait?: number }}
+ *   "busy": nothing was decided, and `wait` ms should pass. "offline": something may have been.
  */
-export async function seize({ id, seq, clock, waiting }) {
+export async function seize({ id, seq, clock, waiting, isWished }) {
   const start = performance.now();
-  let losses = 0, strange = 0;
+  let losses = 0, strange = 0, refusals = 0;
   for (;;) {
-    let token, answer;
-    try {
-      token = await tokenNow();
-      if (token === null) return { kind: "stranger" };
-      answer = await ask("coupon/seize", { clock, token, body: { id, seq } });
-    } catch {
-      answer = null;
-    }
+    const answer = await wish({ id, seq, clock });
     let why = "busy", wait;
     if (answer === null) {
       losses += 1;
@@ -50,20 +48,40 @@ export async function seize({ id, seq, clock, waiting }) {
       wait = Math.min(500 * 2 ** losses, 8_000);
       wait = wait / 2 + jitter(wait / 2);
     } else if (answer.status === 200 || answer.status === 201) {
-      return { kind: "won", ...answer };
+      return { kind: "won", isFresh: answer.status === 201 || losses > 0, ...answer };
     } else if (answer.status === 401) {
+      if (answer.token === null) return { kind: "stranger" };
       tokenForget();
       strange += 1;
       if (strange > 1) return { kind: "stranger" };
       wait = 0;
     } else if (isPassing(answer, clock)) {
-      wait = Math.max(answer.wait, 1000) + jitter(500);
+      refusals += 1;
+      wait = Math.max(answer.wait || Math.min(500 * 2 ** refusals, 8_000), 1_000) + jitter(500);
     } else {
       return { kind: "refused", ...answer };
     }
-    if (performance.now() - start + wait > PATIENCE_MS) return { kind: "offline" };
+    if (performance.now() - start + wait > PATIENCE_MS) return losses ? { kind: "offline" } : { kind: "busy", wait };
     if (wait) waiting(why, wait);
     await sleep(wait);
+    if (!isWished()) return { kind: "gone" };
+  }
+}
+
+/** One press: its answer; null when it was sent and no answer came. Without a token nothing was sent: 503, or 401. */
+async function wish({ id, seq, clock }) {
+  let token;
+  try {
+    token = await tokenNow();
+  } catch (fault) {
+    if (!(fault instanceof NoToken)) throw fault;
+    return { status: 503, body: {}, wait: fault.wait };
+  }
+  if (token === null) return { status: 401, token };
+  try {
+    return await ask("coupon/seize", { clock, token, body: { id, seq } });
+  } catch {
+    return null;
   }
 }
 

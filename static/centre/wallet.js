@@ -1,4 +1,6 @@
-// My coupons: those on their way become coupons within about a second; look until they have.
+// My coupons: those on their way become coupons within about a second; look until they have, or the session is over.
+
+import { logInPage, onChange } from "./session.js";
 
 const FIRST_MS = 1_000, LAST_MS = 15_000;
 let rest = FIRST_MS;
@@ -11,7 +13,12 @@ async function look() {
       const response = await fetch(location.href, { signal: AbortSignal.timeout(8000) });
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       const fresh = page.querySelector("[data-wallet]");
-      if (response.ok && fresh) wallet.replaceWith(document.adoptNode(fresh));
+      if (response.ok && fresh) {
+        wallet.replaceWith(document.adoptNode(fresh));
+      } else if (response.ok) { // without a session that page is the log-in
+        location.assign(logInPage());
+        return;
+      }
     } catch {
       // Looked for again below.
     }
@@ -21,3 +28,4 @@ async function look() {
 }
 
 setTimeout(look, rest);
+onChange(() => location.reload()); // another shopper's coupons, or nobody's

@@ -12,7 +12,8 @@ from activities import drafts, services
 from activities.admission import redis_state
 from activities.checklist import Level, Redis
 from activities.models import Activity, AuditEvent
-from activities.preview import activity_checklist, moment_text, preview_cards
+from activities.moments import moment_text
+from activities.preview import activity_checklist, preview_cards
 from activities.workflow import ActivityRefused
 from tests.factories import DraftFactory, approved, offer, percent_terms, shards_declare_loaded
 

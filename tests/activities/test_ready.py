@@ -1,11 +1,13 @@
 """Ready bytes: the same answers from every front, at most a second old, and Redis asked twice a second at most."""
 
+import gzip
 import itertools
 import json
 import re
 import socket
 import threading
 import time
+import zlib
 from datetime import datetime, timedelta
 
 import pytest
@@ -41,7 +43,8 @@ def get(path: str, *, method: str = "GET", **headers: str) -> bytes:
 def comparable(reply: Reply) -> tuple[int, dict[str, str], str]:
     headers = {name: value for name, value in reply.headers.items() if name != "date"}
     headers["x-request-id"] = "an id"
-    body = re.sub(r'"server_time":"[^"]+"', '"server_time":"now"', reply.body.decode())
+    content = gzip.decompress(reply.body) if reply.body and "content-encoding" in headers else reply.body
+    body = re.sub(r'"server_time":"[^"]+"', '"server_time":"now"', content.decode())
     return reply.status, headers, re.sub(r'"instance":"[0-9a-f]+"', '"instance":"an id"', body)
 
 
@@ -53,6 +56,13 @@ def comparable(reply: Reply) -> tuple[int, dict[str, str], str]:
         (lambda _: get(LIST + "?tab=upcoming"), True),
         (lambda _: get(LIST, Accept_Language="zh-CN"), True),
         (lambda _: get(LIST, If_None_Match='"x", W/"y"'), True),
+        (lambda _: get(LIST, Accept_Encoding="gzip, deflate, br"), True),
+        (lambda _: get(LIST, Accept_Encoding="br, GZIP;q=0.5"), True),
+        (lambda _: get(LIST, Accept_Encoding="gzip;q=0, br"), True),
+        (lambda _: get(LIST, Accept_Encoding="identity"), True),
+        (lambda _: get(LIST, method="HEAD", Accept_Encoding="gzip"), False),
+        (lambda activity: get(f"/market/consumer/activity/{activity.pk}", Accept_Encoding="gzip"), True),
+        (lambda _: get("/market/consumer/activity/987654", Accept_Encoding="gzip"), True),
         (lambda _: get(LIST + "?tab=nonsense"), False),
         (lambda _: get(LIST + "?tab=ongoing&a=b"), False),
         (lambda _: get(LIST + "?tab=ongoing&tab=ongoing"), False),
@@ -72,7 +82,9 @@ def comparable(reply: Reply) -> tuple[int, dict[str, str], str]:
     ],
 )
 def test_every_front_answers_as_the_view_does(fronts, request_of, taken):
-    activity = offer(name="满减 “八折”", rules_text="a\nb\u2028c")
+    activity = offer(name="满减 “八折”", rules_text="a\nb\u2028c" * 200)
+    for _number in range(3):  # a list that is worth compressing
+        offer(name="Another")
     request = request_of(activity)
     method = request.split(b" ")[0].decode()
     answers, took = {}, {}
@@ -95,6 +107,39 @@ def test_same_list_again_is_304_for_every_front(fronts):
         assert again.headers["cache-control"] == "public, max-age=1"
     answers = {kind: comparable(ask(server.port, get(LIST, If_None_Match=etag))) for kind, server in fronts.items()}
     assert answers["asgi"] == answers["protocol"] == answers["view"]
+
+
+@pytest.mark.parametrize("front", ["view", "asgi", "protocol"])
+def test_client_that_takes_gzip_gets_the_same_list_in_a_tenth_of_the_bytes(fronts, front):
+    for number in range(200):
+        offer(name=f"双十二 {number}")
+    plain, small = (ask(fronts[front].port, get(LIST, **wanted)) for wanted in ({}, {"Accept-Encoding": "gzip"}))
+    assert small.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert plain.headers["vary"] == small.headers["vary"] == "Accept-Encoding, Accept-Language"
+    assert plain.headers["etag"] == small.headers["etag"]
+    assert len(small.body) < len(plain.body) / 10
+    same = [json.loads(body) for body in (plain.body, gzip.decompress(small.body))]
+    assert len(same[0]["results"]) == 200
+    assert same[0]["results"] == same[1]["results"]
+    assert zlib.decompressobj(wbits=31).decompress(small.body).startswith(b'{"server_time":"2')
+    again = ask(fronts[front].port, get(LIST, Accept_Encoding="gzip", If_None_Match=small.headers["etag"]))
+    assert (again.status, again.body, again.headers["vary"]) == (304, b"", "Accept-Encoding, Accept-Language")
+
+
+def test_list_is_compressed_once_a_change_and_never_for_an_answer(settings, monkeypatch):
+    packs = []
+    real = ready.tail_pack
+    monkeypatch.setattr(ready, "tail_pack", lambda tail: packs.append(len(tail)) or real(tail))
+    activities = [offer(name=f"双十二 {number}") for number in range(10)]
+    settings.LIST_CACHE_S = 0.0
+    for _number in range(5):
+        ready.list_ready(tab=None).content(accept_encoding="gzip")
+    assert len(packs) == 3, "all, what is on, what is coming up"
+    coupon_seize(wanted=SeizeRequest(activity_id=activities[0].pk, seq=1), user_id=7)
+    for _number in range(5):
+        ready.list_ready(tab=None).content(accept_encoding="gzip")
+    assert len(packs) == 5, "what is coming up has not changed"
 
 
 def test_stock_is_at_most_a_second_old_and_redis_is_asked_twice_a_second(fronts, monkeypatch):

@@ -15,7 +15,9 @@ from django.db import connection
 from django.test import Client
 from playwright.sync_api import BrowserContext, Page, Request
 
+from centre.sessions import SESSION
 from couponsite.asgi import front
+from seize.tokens import token_issue
 from sync.comparison import ledger_compare
 from sync.drain import queue_drain
 from sync.rebuild import activity_rebuild
@@ -128,6 +130,25 @@ def staff(context_new, site) -> Callable[..., Page]:
 
 
 @pytest.fixture
+def shopper(context_new, site):
+    """A page of the coupon centre of somebody who has logged in: ``shopper(7)``, on a phone."""
+
+    def come(user_id: int, path: str = "/", **device: object) -> Page:
+        context = context_new(**{"view": "phone", **device})
+        know(context, user_id, site)
+        page = context.new_page()
+        page.goto(path)
+        return page
+
+    return come
+
+
+def know(context: BrowserContext, user_id: int, site: str) -> None:
+    token = token_issue(kind=SESSION, user_id=user_id, lifetime_s=3600)
+    context.add_cookies([{"name": "shopper", "value": token, "url": site, "httpOnly": True, "sameSite": "Lax"}])
+
+
+@pytest.fixture
 def seen(request) -> Callable[[Page, str], None]:
     """Keep a picture of a page below var/, for whoever wants to look."""
     folder = Path(os.environ["TEST_FOLDER"]) / "screenshots"
@@ -148,3 +169,21 @@ def violations(page: Page) -> list[str]:
         if violation["impact"] in ("serious", "critical")
         for node in violation["nodes"]
     ]
+
+
+def walk(page: Page, paths: dict[str, str], *, seen: Callable[[Page, str], None], device: str) -> dict[str, int]:
+    """Look at each page by name: it fits, nobody is kept out, a picture is kept. Returns their statuses."""
+    statuses: dict[str, int] = {}
+    found: dict[str, list[str]] = {}
+    for name, path in paths.items():
+        response = page.goto(path)
+        assert response is not None
+        statuses[name] = response.status
+        page.wait_for_load_state("networkidle")  # scripts have drawn what they were told
+        seen(page, f"{name}-{device}")
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, name
+        if serious := violations(page):
+            found[name] = serious
+    assert found == {}
+    return statuses

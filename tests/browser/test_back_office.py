@@ -15,7 +15,7 @@ from seize import counting
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
-from tests.browser.conftest import violations
+from tests.browser.conftest import walk
 from tests.factories import DraftFactory, issued, offer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -193,15 +193,7 @@ def test_main_pages_have_no_serious_violation_and_fit(staff, seen, view, scheme)
         "preview": f"/admin/activities/activity/{draft.pk}/preview/",
         "import": "/admin/activities/activity/import/",
     }
-    found: dict[str, list[str]] = {}
-    for name, path in pages.items():
-        assert boss.goto(path).status == 200
-        seen(boss, f"{name}-{view}-{scheme}")
-        wide = boss.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert wide <= 0, name
-        if serious := violations(boss):
-            found[name] = serious
-    assert found == {}
+    assert walk(boss, pages, seen=seen, device=f"{view}-{scheme}") == dict.fromkeys(pages, 200)
 
 
 def test_log_in_without_a_page_in_mind_leads_to_the_first_page(context_new, site):

@@ -1,5 +1,7 @@
 """Coming in and going out: who gets a cookie, what it opens, and what another site can do with it: nothing."""
 
+import re
+
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import OperationalError
@@ -48,6 +50,26 @@ def test_wrong_password_says_so_and_gives_no_cookie(client, ann, given):
     assert response.status_code == 422
     assert 'class="wrong"' in response.content.decode()
     assert "shopper" not in response.cookies
+
+
+def test_what_is_wrong_with_a_field_is_read_with_it_and_browsers_know_what_to_fill_in(client):
+    page = client.post("/login", {"username": "", "password": ""}).content.decode()
+    for field, filled in (("username", "username"), ("password", "current-password")):
+        [described] = re.findall(rf'<input[^>]*name="{field}"[^>]*aria-describedby="([^"]+)"', page)
+        assert re.search(rf'<span class="wrong" id="{described}">[^<]+</span>', page)
+        assert re.search(rf'<input[^>]*name="{field}"[^>]*autocomplete="{filled}"', page)
+    page = client.post("/login", {"shopper": "0"}).content.decode()
+    [described] = re.findall(r'<input[^>]*name="shopper"[^>]*aria-describedby="([^"]+)"', page)
+    assert f'id="{described}" role="alert"' in page
+
+
+def test_link_to_the_log_out_leads_to_the_form_and_logs_nobody_out(client):
+    """The page that refuses a form has a link to itself in the other language."""
+    client.post("/login", {"shopper": "7"})
+    assert client.get("/language/zh-hans", {"next": "/logout"})["Location"] == "/logout"
+    response = client.get("/logout")
+    assert (response.status_code, response["Location"]) == (302, "/account")
+    assert shopper_of(client) == 7
 
 
 def test_ledger_that_is_away_is_told_and_gives_no_cookie(client, monkeypatch):

@@ -1,5 +1,6 @@
 """The pages as a browser without scripts reads them: what they say, to whom, and what they may load."""
 
+import gzip
 import re
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from services import port_pick
 
 from activities import services
 from activities.models import Coupon
+from centre import pages
 from centre.sessions import SESSION
 from seize.outcomes import Won
 from seize.requests import SeizeRequest
@@ -105,17 +107,60 @@ def test_pages_answer_while_redis_is_away(client, settings):
     assert as_shopper(7).get("/coupons").status_code == 503
 
 
-def test_crowd_that_reloads_costs_no_query_and_no_second_rendering(client, settings, django_assert_num_queries):
+def test_crowd_that_reloads_costs_no_query_and_no_second_rendering(
+    client, settings, monkeypatch, django_assert_num_queries
+):
     settings.LIST_CACHE_S = 60.0
+    rendered, packed = [], []
+    real, pack = pages.render_to_string, gzip.compress
+    monkeypatch.setattr(pages.gzip, "compress", lambda html, **given: packed.append(len(html)) or pack(html, **given))
+    monkeypatch.setattr(pages, "render_to_string", lambda name, given: rendered.append(name) or real(name, given))
     offer(name="双十二")
     with django_assert_num_queries(0):
         first = client.get("/").content
         assert client.get("/?utm=a").content == first
         known = as_shopper(7).get("/").content
+        for page in ("0", "2", "x"):  # of one
+            assert client.get("/", {"page": page}).content == first
+        small = client.get("/", HTTP_ACCEPT_ENCODING="gzip")
+        assert small["Content-Encoding"] == "gzip"
+        assert gzip.decompress(small.content) == first
+    assert rendered == ["centre/centre.html"] * 2, "for nobody, and for whoever has logged in"
+    assert packed == [len(first), len(known)]
     assert first != known
     assert b">Log in<" in first
     assert b">Log in<" not in known
     assert b"utm" not in first
+
+
+def test_more_activities_than_a_page_takes_are_on_the_next_ones(client):
+    names = [f"Sale {number:03}" for number in range(2 * pages.CARDS_MAX + 10)]
+    for name in names:
+        offer(name=name)
+    seen, path = [], "/?tab=ongoing"
+    for number in (1, 2, 3):
+        page = client.get(path).content.decode()
+        assert f"Page {number} of 3" in text_of(client.get(path))
+        seen += re.findall(r">(Sale \d\d\d)</a>", page)
+        path = (re.findall(r'href="([^"]+)" rel="next"', page) or [""])[0].replace("&amp;", "&")
+    assert path == ""
+    assert sorted(seen) == names
+    [back] = re.findall(r'href="([^"]+)" rel="prev"', page)
+    assert back == "/?tab=ongoing&amp;page=2"
+    assert re.search(r'href="/language/zh-hans\?next=%2F%3Ftab%3Dongoing%26page%3D3"', page)
+
+
+def test_site_that_only_verifies_tokens_has_no_button_to_press(client, settings):
+    settings.JWT_SIGNING_KEY = ""
+    activity = offer(name="双十二")
+    sold_out = offer(name="Gone", stock_total=1)
+    assert isinstance(press(sold_out, 1), Won)
+    for path in ("/", f"/activity/{activity.pk}"):
+        page = client.get(path).content.decode()
+        assert f'data-card="{activity.pk}"' in page
+        assert "data-press" not in page
+        assert ">Log in" not in page
+    assert '<p class="note" data-note>Sold out</p>' in client.get("/").content.decode()
 
 
 # -- My coupons -----------------------------------------------------------------------------------------

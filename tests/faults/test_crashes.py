@@ -6,6 +6,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -13,8 +14,10 @@ from django.db import OperationalError, connection, transaction
 from services import wait_until
 
 from activities.models import Activity, Coupon
+from centre.sessions import SESSION
 from seize import store
 from seize.keys import lease_key, shard_of
+from seize.tokens import access_token_issue, token_issue
 from sync.models import DeadLetter
 from tests.conftest import Cluster
 from tests.factories import offer, shards_declare_loaded
@@ -260,3 +263,42 @@ def test_readyz_flips_and_recovers_when_the_database_hangs_stops_and_starts(own_
     wait_until(lambda: status() == 503, seconds=2, what="not ready without the database")
     own_database.start(keep=True)
     wait_until(lambda: status() == 200, seconds=5, what="ready once more")
+
+
+def test_r06_pages_and_pressing_stay_quick_while_the_database_hangs(system, own_database):
+    """Every thread that may ask the ledger waits for it, and as many who ask again and again; nothing else does."""
+    activity = offer(stock_total=10)
+    system.start("web1")
+    [port] = system.web_ports()
+    token = access_token_issue(user_id=7, lifetime_s=600)
+    session = token_issue(kind=SESSION, user_id=7, lifetime_s=600)
+
+    def ask(path: str, *, body: bytes | None = None, timeout: float = 60, **headers: str) -> int:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                return response.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def mine() -> int:
+        return ask("/market/consumer/coupon/my", Authorization=f"Bearer {token}")
+
+    with ThreadPoolExecutor(24) as shoppers:
+        assert {answer.result() for answer in [shoppers.submit(mine) for _ in range(24)]} == {200}
+        os.kill(own_database.process.pid, signal.SIGSTOP)
+        try:
+            waiting = [shoppers.submit(mine) for _ in range(24)]
+            time.sleep(1)
+            for _round in range(3):
+                assert ask("/", timeout=2, Cookie=f"shopper={session}") == 200
+                assert ask(f"/activity/{activity.pk}", timeout=2) == 200
+                assert ask("/static/favicon.svg", timeout=2) == 200
+                assert ask("/session/token", body=b"", timeout=2, Cookie=f"shopper={session}") == 200
+                wish = f'{{"id": "{activity.pk}", "seq": 1}}'.encode()
+                wished = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+                assert ask("/market/consumer/coupon/seize", body=wish, timeout=2, **wished) in (200, 201)
+            assert not any(answer.done() for answer in waiting), "the database hangs"
+        finally:
+            os.kill(own_database.process.pid, signal.SIGCONT)
+        assert {answer.result() for answer in waiting} == {200}
