@@ -17,10 +17,13 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import View
 
+from activities.actors import client_address
 from centre.frame import frame_of
 from centre.pages import OwnPage
 from centre.sessions import session_end, session_shopper, session_start, session_token
-from seize.problems import CONTENT_TYPE, Problem
+from seize.limits import log_in_pace
+from seize.outcomes import Pace
+from seize.problems import CONTENT_TYPE, Problem, pace_headers
 from seize.requests import ID_MAX
 
 DEMO_SHOPPERS = (1001, 1002, 1003)
@@ -78,16 +81,28 @@ class LogInPage(OwnPage):
             raise Http404
         log_in, demo = LogInForm(None if is_demo else request.POST), DemoForm(request.POST if is_demo else None)
         form: Any = demo if is_demo else log_in
+        pace = log_in_pace(address=client_address(request))
+        if pace is not None:
+            return self._too_often(request, pace)
         if not form.is_valid():
             return self._page(request, log_in, demo, status=422)
         response = HttpResponseRedirect(next_page(request.POST.get("next", "")))
         session_start(response, user_id=form.cleaned_data["shopper"] if is_demo else form.user_id)
         return response
 
-    def _page(self, request: HttpRequest, log_in: LogInForm, demo: DemoForm, *, status: int = 200) -> HttpResponse:
+    def _too_often(self, request: HttpRequest, pace: Pace) -> HttpResponse:
+        """The page anew: what was typed is not looked at."""
+        response = self._page(request, LogInForm(), DemoForm(), status=429, is_too_often=True)
+        for name, value in pace_headers(pace).items():
+            response.headers[name] = value
+        return response
+
+    def _page(
+        self, request: HttpRequest, log_in: LogInForm, demo: DemoForm, *, status: int = 200, is_too_often: bool = False
+    ) -> HttpResponse:
         return self.answer(
             "centre/login.html", status=status, title=_("Log in"), form=log_in,
-            demo=demo if settings.DEVELOPMENT else None, shoppers=DEMO_SHOPPERS,
+            demo=demo if settings.DEVELOPMENT else None, shoppers=DEMO_SHOPPERS, is_too_often=is_too_often,
             next=next_page(request.GET.get("next") or request.POST.get("next", "")),
         )  # fmt: skip
 

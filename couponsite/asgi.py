@@ -41,7 +41,7 @@ PROBES = ("/livez", "/readyz", "/metrics")
 # What is answered without a query (`test_what_has_threads_of_its_own_costs_no_query`). All else may wait for MySQL.
 _WITHOUT_LEDGER = re.compile(
     r"/|/(?:activity|language|static)/.*|/session/token|/account|/logout"
-    r"|/market/consumer/(?:activity/[^/]+|coupon/seize)"
+    r"|/market/consumer/(?:activity/[^/]+(?:/challenge)?|coupon/seize)"
 )
 
 
@@ -88,7 +88,9 @@ class Bounded:
             await _serve(self.probes, scope, receive, send)
             return
         forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for").decode("latin-1")
-        pace = visit_pace(address=address_of(peer=peer_of(scope), forwarded=forwarded))
+        address = address_of(peer=peer_of(scope), forwarded=forwarded)
+        # A page without one of its modules would be a dead page, and what static files cost is bounded by the pool.
+        pace = None if scope["path"].startswith("/static/") else visit_pace(address=address)
         if pace is not None:
             await _refuse(scope, send, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
         elif _WITHOUT_LEDGER.fullmatch(scope["path"]):

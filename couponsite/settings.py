@@ -430,6 +430,7 @@ LOGGING = {
 LOGIN_REDIRECT_URL = "admin:index"
 
 UNFOLD = {
+    "LOGIN": {"form": "couponsite.forms.StaffLogInForm"},
     "SITE_TITLE": _("Coupon seizing"),
     "SITE_HEADER": _("Coupon seizing"),
     "SITE_SUBHEADER": _("Back office"),

@@ -12,8 +12,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework_simplejwt.views import TokenObtainPairView, TokenRefreshView
 
+from activities.actors import client_address
 from couponsite.serializers import LogInSerializer, RefreshSerializer
 from couponsite.shapes import LOG_IN_OPERATION, REFRESH_OPERATION
+from seize.limits import log_in_pace
+from seize.problems import CONTENT_TYPE, Problem, pace_headers
 from sync.health import health_report
 
 
@@ -25,6 +28,11 @@ class TokenView(TokenObtainPairView):
 
     @LOG_IN_OPERATION
     def post(self, request: Request, *args: object, **kwargs: object) -> Response:
+        pace = log_in_pace(address=client_address(request))
+        if pace is not None:
+            problem = Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace))
+            body = problem.body(instance=request.META["REQUEST_ID"])
+            return Response(body, problem.status, headers=problem.headers, content_type=CONTENT_TYPE)
         return super().post(request, *args, **kwargs)
 
 

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.conf import settings
 
@@ -20,6 +20,9 @@ from seize.store import Fault, OutcomeUnknown, Shopper, StoreUnavailable, wire_a
 from seize.wire import Wire
 
 log = logging.getLogger(__name__)
+
+LATE_PARTS = 4  # who asks too often may wait in a quarter of the places, beside the others
+LATE_OF_BATCH = 16
 
 Done = Callable[[Outcome | Fault | None], None]
 Shoppers = list[Shopper]
@@ -32,7 +35,19 @@ class Waiting:
 
     shopper: Shopper
     done: Done
+    is_late: bool = False
     left: bool = False
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Who waits for an activity, and who asks too often and comes after them."""
+
+    first: deque[Waiting] = field(default_factory=deque)
+    late: deque[Waiting] = field(default_factory=deque)
+
+    def __bool__(self) -> bool:
+        return bool(self.first or self.late)
 
 
 class Lanes:
@@ -41,34 +56,43 @@ class Lanes:
     def __init__(self, *, call: Call, waiting_max: int) -> None:
         self._call = call
         self._waiting_max = waiting_max
-        self._lanes: dict[int, deque[Waiting]] = {}
+        self._lanes: dict[int, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.waiting = 0
+        self.waiting = self.late = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether one more would have to wait too long: shed, do not queue."""
+        """Whether one more would have to wait too long: shed, do not queue. Who asks too often takes no place here."""
         return self.waiting >= self._waiting_max
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there is no room for those who ask too often: a quarter is theirs at most."""
-        return 4 * self.waiting >= self._waiting_max
+        """Whether there is no room for one more of those who ask too often."""
+        return LATE_PARTS * self.late >= self._waiting_max
 
-    def submit(self, *, activity_id: int, shopper: Shopper, done: Done) -> Waiting:
-        """Ask for a coupon. ``done`` gets the outcome, the fault, or None for one that nobody expected."""
-        waiting = Waiting(shopper, done)
-        self.waiting += 1
+    def submit(self, *, activity_id: int, shopper: Shopper, done: Done, is_late: bool = False) -> Waiting:
+        """Ask for a coupon. ``done`` gets the outcome, the fault, or None for one that nobody expected.
+
+        :param is_late: the shopper asks too often, and comes after all others.
+        """
+        waiting = Waiting(shopper, done, is_late)
+        self._count(waiting, 1)
         lane = self._lanes.get(activity_id)
         if lane is None:
-            lane = self._lanes[activity_id] = deque()
+            lane = self._lanes[activity_id] = _Lane()
             task = asyncio.get_running_loop().create_task(self._serve(activity_id, lane))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        lane.append(waiting)
+        (lane.late if is_late else lane.first).append(waiting)
         return waiting
 
-    async def _serve(self, activity_id: int, lane: deque[Waiting]) -> None:
+    def _count(self, waiting: Waiting, change: int) -> None:
+        if waiting.is_late:
+            self.late += change
+        else:
+            self.waiting += change
+
+    async def _serve(self, activity_id: int, lane: _Lane) -> None:
         """Call after call until nobody is left in the lane."""
         try:
             while lane:
@@ -81,7 +105,8 @@ class Lanes:
                 try:
                     answers = await self._ask(activity_id, shoppers)
                 finally:
-                    self.waiting -= len(batch)
+                    for waiting in batch:
+                        self._count(waiting, -1)
                 for waiting, answer in zip(batch, answers, strict=True):
                     _tell(waiting, answer)
         finally:
@@ -100,14 +125,16 @@ class Lanes:
             log.exception("activity %s: a call for %d shoppers failed", activity_id, len(shoppers))
             return [None] * len(shoppers)
 
-    def _next_batch(self, lane: deque[Waiting]) -> list[Waiting]:
+    def _next_batch(self, lane: _Lane) -> list[Waiting]:
+        """Those who came first, and a few of the others, so that a winner among them is not left without an answer."""
         batch: list[Waiting] = []
-        while lane and len(batch) < BATCH_MAX:
-            waiting = lane.popleft()
-            if waiting.left:
-                self.waiting -= 1
-            else:
-                batch.append(waiting)
+        for queue, room in (lane.first, BATCH_MAX - (LATE_OF_BATCH if lane.late else 0)), (lane.late, BATCH_MAX):
+            while queue and len(batch) < room:
+                waiting = queue.popleft()
+                if waiting.left:
+                    self._count(waiting, -1)
+                else:
+                    batch.append(waiting)
         return batch
 
 

@@ -86,7 +86,12 @@ class SeizeTicket:
             done(self._shed())
             return nobody_leaves
         self._done: Callable[[Answer], None] | None = done
-        waiting = self.lanes.submit(activity_id=wanted.activity_id, shopper=self._asking.shopper, done=self._answered)
+        waiting = self.lanes.submit(
+            activity_id=wanted.activity_id,
+            shopper=self._asking.shopper,
+            done=self._answered,
+            is_late=self._asking.pace is not None,
+        )
 
         def leave() -> None:
             waiting.left = True

@@ -91,23 +91,33 @@ local turn = math.floor(now_ms / 300000)
 local is_even = turn % 2 == 0
 local asked_key = is_even and KEYS[8] or KEYS[9]
 local asked_before_key = is_even and KEYS[9] or KEYS[8]
-local asked, asked_before = {}, {}
+local turn_is_new = true
+local asked, asked_before = nil, nil
 if access.asks or access.challenge then
-  asked = redis.call('HMGET', asked_key, unpack(users))
-  asked_before = redis.call('HMGET', asked_before_key, unpack(users))
+  turn_is_new = redis.call('HGET', asked_key, '_') ~= tostring(turn)
+  asked = not turn_is_new and redis.call('HMGET', asked_key, unpack(users))
+  asked_before = redis.call('HGET', asked_before_key, '_') == tostring(turn - 1)
+    and redis.call('HMGET', asked_before_key, unpack(users))
 end
-local turn_is_new = asked[1] ~= tostring(turn)
-local has_before = asked_before[1] == tostring(turn - 1)
-local memory, remembered = {}, {} -- user id → {due_us, proof}; those that changed
+local remembered = {} -- user id → {due_us, proof}, what is new
 
+-- When the next ask is due, µs, and the last challenge that was used, ms.
 local function memory_of(i)
-  local user_id = users[i + 1]
-  if not memory[user_id] then
-    local text = not turn_is_new and asked[i + 1] or has_before and asked_before[i + 1] or '0 0'
-    local due_us, proof = string.match(text, '^(%S+) (%S+)$')
-    memory[user_id] = { tonumber(due_us), tonumber(proof) }
+  local new = remembered[users[i + 1]]
+  if new then
+    return new[1], new[2]
   end
-  return memory[user_id]
+  local text = asked and asked[i + 1] or asked_before and asked_before[i + 1]
+  if not text then
+    return 0, 0
+  end
+  local due_us, proof = string.match(text, '^(%S+) (%S+)$')
+  return tonumber(due_us), tonumber(proof)
+end
+
+local function remember(i, due_us, proof)
+  local old_due_us, old_proof = memory_of(i)
+  remembered[users[i + 1]] = { due_us or old_due_us, proof or old_proof }
 end
 
 -- GCRA: ``burst`` at once, then one each step; together never more than ``quota`` in any window. ms to wait, new due.
@@ -148,23 +158,20 @@ local function asks_too_often(i, held)
   if not access.asks then
     return nil
   end
-  local wait_ms, due_us = gcra(memory_of(i)[1], access.asks, access.window_ms, math.ceil(access.asks / 2))
+  local wait_ms, due_us = gcra(memory_of(i), access.asks, access.window_ms, math.ceil(access.asks / 2))
   if wait_ms > 0 then
     return { -9, held, wait_ms, access.asks, access.window_ms, 'activity-shopper' } -- not counted: it costs no write
   end
   return nil, due_us
 end
 
-local function remember(i, field, value)
-  memory_of(i)[field] = value
-  remembered[users[i + 1]] = true
-end
-
 -- nil, or why the work was not done for this coupon.
 local function lacks_proof(i, held, proof)
   if not needs_proof then
     return nil
-  elseif proof > 0 and proof > memory_of(i)[2] then
+  end
+  local _, used = memory_of(i)
+  if proof > 0 and proof > used then
     return nil
   end
   return { proof == 0 and -11 or -12, held }
@@ -196,7 +203,7 @@ local function grant(i, held, proof)
   new_claims[#new_claims + 1] = activity_id .. ':' .. user_id .. ':' .. seq
   new_claims[#new_claims + 1] = claim_value
   if needs_proof then
-    remember(i, 2, proof)
+    remember(i, nil, proof)
   end
   return { activity_id, held + 1, now_ms, 0 }
 end
@@ -224,7 +231,7 @@ for i = 1, shoppers do
       if not answer then
         answer = grant(i, held, proof) -- what is won is limited by ``per_user`` and counts as no ask
       elseif due_us then
-        remember(i, 1, due_us)
+        remember(i, due_us)
       end
     end
     reply[i + 2] = answer
@@ -242,9 +249,9 @@ if granted > 0 then
 end
 if next(remembered) then
   local memories = { '_', tostring(turn) }
-  for user_id in pairs(remembered) do
+  for user_id, memory in pairs(remembered) do
     memories[#memories + 1] = user_id
-    memories[#memories + 1] = string.format('%.0f %.0f', memory[user_id][1], memory[user_id][2])
+    memories[#memories + 1] = string.format('%.0f %.0f', memory[1], memory[2])
   end
   if turn_is_new then
     redis.call('UNLINK', asked_key)

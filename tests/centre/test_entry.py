@@ -171,3 +171,33 @@ def test_cookie_of_another_key_is_none(client, settings):
     client.cookies["shopper"] = token_issue(kind=SESSION, user_id=7, lifetime_s=60)
     settings.JWT_VERIFYING_KEY = settings.JWT_SIGNING_KEY = "another secret of more than thirty-two characters"
     assert shopper_of(client) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("/login", {"username": "ann", "password": PASSWORD}),
+        ("/market/auth/token", {"username": "ann", "password": PASSWORD}),
+        ("/admin/login/", {"username": "ann", "password": PASSWORD}),
+    ],
+)
+def test_client_that_tries_password_after_password_has_to_wait_and_no_other_has(client, ann, settings, path, form):
+    ann.is_staff = True
+    ann.save()
+    settings.LIMIT_LOG_IN, settings.BEHIND_PROXY = "4/60", True
+
+    def enter(address: str, **changes: str):
+        given = {**form, **changes}
+        kind = {"content_type": "application/json"} if path.startswith("/market") else {}
+        return client.post(path, given, HTTP_X_FORWARDED_FOR=address, HTTP_ACCEPT_LANGUAGE="en", **kind)
+
+    for _try in range(2):
+        assert "Too many" not in enter("198.51.100.7", password="wrong").content.decode()
+    refused = enter("198.51.100.7")  # the right one, too late
+    assert "Too many" in refused.content.decode()
+    if path != "/admin/login/":
+        assert refused.status_code == 429
+        assert refused["RateLimit-Policy"] == '"log-in";q=4;w=60'
+        assert int(refused["Retry-After"]) >= 15
+    assert enter("198.51.100.8").status_code in (200, 302)
+    assert "Too many" not in enter("198.51.100.8").content.decode()

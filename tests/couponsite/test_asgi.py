@@ -20,7 +20,8 @@ WITHOUT_LEDGER = [
     ("GET", "/"), ("GET", "/activity/{id}"), ("GET", "/activity/0"), ("POST", "/session/token"), ("GET", "/account"),
     ("GET", "/language/en"), ("GET", "/static/favicon.svg"), ("GET", "/static/gone"), ("POST", "/logout"),
     ("GET", "/market/consumer/activity/list?tab=gone"), ("HEAD", "/market/consumer/activity/list"),
-    ("HEAD", "/market/consumer/activity/{id}"), ("PUT", "/market/consumer/coupon/seize"),
+    ("HEAD", "/market/consumer/activity/{id}"), ("GET", "/market/consumer/activity/{id}/challenge"),
+    ("PUT", "/market/consumer/coupon/seize"),
 ]  # fmt: skip
 
 

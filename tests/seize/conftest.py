@@ -18,6 +18,7 @@ def server(request: pytest.FixtureRequest, settings) -> Iterator[redis.Redis]:
         client = redis.Redis.from_url(running.url, decode_responses=True)
     client.flushall()
     yield client
+    client.flushall()  # tests that know nothing of it may point at it, too
     client.close()
 
 

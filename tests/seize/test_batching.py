@@ -42,9 +42,12 @@ def run(scenario, desk: Desk, *, waiting_max: int = 10_000):
     return answers
 
 
-def submit(lanes: Lanes, answers: list, user_id: int, *, activity_id: int = 11):
+def submit(lanes: Lanes, answers: list, user_id: int, *, activity_id: int = 11, is_late: bool = False):
     return lanes.submit(
-        activity_id=activity_id, shopper=(user_id, 1), done=lambda answer: answers.append((user_id, answer))
+        activity_id=activity_id,
+        shopper=(user_id, 1),
+        done=lambda answer: answers.append((user_id, answer)),
+        is_late=is_late,
     )
 
 
@@ -206,3 +209,39 @@ def test_full_is_when_as_many_wait_as_may(desk):
         assert not lanes.is_full
 
     run(scenario, desk, waiting_max=3)
+
+
+def test_who_asks_too_often_comes_after_all_others_and_is_not_forgotten(desk):
+    async def scenario(lanes, answers):
+        desk.is_open = False
+        submit(lanes, answers, 1)
+        await until(lambda: desk.calls)
+        for user_id in range(1000, 1040):
+            submit(lanes, answers, user_id, is_late=True)
+        for user_id in range(2, 502):
+            submit(lanes, answers, user_id)
+        assert (lanes.waiting, lanes.late, lanes.is_full) == (501, 40, False)
+        desk.is_open = True
+        await until(lambda: len(answers) == 541)
+        assert (lanes.waiting, lanes.late) == (0, 0)
+
+    run(scenario, desk)
+    users = [[user for user, _seq in shoppers] for _activity, shoppers in desk.calls]
+    assert users == [[1], [*range(2, 242), *range(1000, 1016)], [*range(242, 482), *range(1016, 1032)],
+                     [*range(482, 502), *range(1032, 1040)]]  # fmt: skip
+
+
+def test_who_asks_too_often_takes_no_place_from_others(desk):
+    async def scenario(lanes, answers):
+        desk.is_open = False
+        for user_id in range(2):
+            assert not lanes.is_crowded
+            submit(lanes, answers, user_id, is_late=True)
+        assert (lanes.is_crowded, lanes.is_full) == (True, False)
+        waiting = submit(lanes, answers, 9, is_late=True)
+        waiting.left = True
+        desk.is_open = True
+        await until(lambda: len(answers) == 2)
+        assert lanes.late == 0
+
+    run(scenario, desk, waiting_max=8)
