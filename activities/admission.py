@@ -11,6 +11,7 @@ from kombu.exceptions import OperationalError
 
 from activities.checklist import Redis
 from activities.models import Activity, Audience, Challenge, DiscountTerms, Listed
+from activities.release import release_element
 from activities.statuses import UNPUBLISHED, ActivityStatus
 from seize import desk, store
 from seize.keys import shard_of
@@ -182,6 +183,8 @@ def list_element(activity: Activity) -> dict[str, object]:
         "valid_until_ms": None if activity.valid_until is None else unix_ms(activity.valid_until),
         "stock_total": activity.stock_total,
         "per_user_limit": activity.per_user_limit,
+        "challenge": activity.challenge.lower(),
+        "release": release_element(activity),
     }
 
 

@@ -1,11 +1,13 @@
 """The public list and detail of activities, read from Redis alone: an unknown id costs MySQL nothing."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
+from activities.release import Release, release_read
 from activities.statuses import EffectiveStatus, activity_status
 from seize import desk, store
 from seize.responses import rfc3339
@@ -19,13 +21,20 @@ class Snapshot:
     """The list as it is in one moment by Redis' clock (Unix ms): what a shopper sees of each activity, by id.
 
     ``read_s`` is that moment by this process' monotonic clock. Running ones come first, then by start. At
-    ``changes_ms`` the next one starts or ends, and a status is another.
+    ``changes_ms`` the next one starts or ends, and a status is another. ``activities`` is what everybody sees,
+    ``every`` what there is, with those to whom it is open.
     """
 
     now_ms: int
     read_s: float
     changes_ms: int
     activities: dict[str, dict[str, Any]]
+    every: dict[str, tuple[dict[str, Any], Release | None]]
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether some shoppers see more than others."""
+        return any(release is not None for _shown_, release in self.every.values())
 
 
 def snapshot_read() -> Snapshot:
@@ -46,12 +55,49 @@ def snapshot_read() -> Snapshot:
     left = desk.stock_left([int(element["id"]) for element in elements])
     moments = (moment for element in elements for moment in (element["starts_ms"], element["ends_ms"]))
     changes_ms = min((moment for moment in moments if moment > now_ms), default=_NEVER_MS)
-    return Snapshot(
-        now_ms,
-        read_s,
-        changes_ms,
-        {element["id"]: _shown(element, left.get(int(element["id"]))) for element in elements},
-    )
+    every = {
+        element["id"]: (_shown(element, left.get(int(element["id"]))), release_read(element)) for element in elements
+    }
+    return Snapshot(now_ms, read_s, changes_ms, _seen(every, _is_open_to_everybody), every)
+
+
+def snapshot_for(snapshot: Snapshot, *, user_id: int) -> Snapshot:
+    """The snapshot as this shopper sees it: with what is open to them, without what they are kept out of.
+
+    :raises seize.store.StoreUnavailable: Redis is not there.
+    """
+    if not snapshot.is_personal:
+        return snapshot
+    released = {name: release for name, (_body, release) in snapshot.every.items() if release is not None}
+    listed = [name for name, release in released.items() if release.has_lists]
+    read = desk.listed_read(activity_ids=[int(name) for name in listed], user_id=user_id) if listed else []
+    verdicts = dict(zip(listed, read, strict=True))
+    is_staff = any(release.is_for_staff for release in released.values()) and desk.staff_has(user_id)
+
+    def is_open(name: str, release: Release) -> bool:
+        return release.is_open_to(user_id, verdict=verdicts.get(name), is_staff=is_staff)
+
+    return replace(snapshot, activities=_seen(snapshot.every, is_open))
+
+
+def _is_open_to_everybody(_name: str, release: Release) -> bool:
+    return release.is_for_everybody
+
+
+def _seen(
+    every: dict[str, tuple[dict[str, Any], Release | None]], is_open: Callable[[str, Release], bool]
+) -> dict[str, dict[str, Any]]:
+    """What is open as it is; what is announced to others as coming soon; and nothing else."""
+    seen: dict[str, dict[str, Any]] = {}
+    for name, (shown, release) in every.items():
+        if release is None or is_open(name, release):
+            seen[name] = shown
+        elif release.is_announced and shown["status"] in _STILL_TO_COME:
+            seen[name] = {**shown, "status": EffectiveStatus.UPCOMING.value, "coming_soon": True}
+    return seen
+
+
+_STILL_TO_COME = {EffectiveStatus.UPCOMING.value, EffectiveStatus.ONGOING.value, EffectiveStatus.PAUSED.value}
 
 
 def activities_list(snapshot: Snapshot, *, tab: str | None) -> list[dict[str, Any]]:
@@ -87,6 +133,8 @@ def _shown(element: dict[str, Any], left: int | None) -> dict[str, Any]:
         "stock_total": element["stock_total"],
         "stock_left": None if left is None else max(left, 0),
         "per_user_limit": element["per_user_limit"],
+        "challenge": element.get("challenge", "off"),
+        "coming_soon": False,
         "rules_text": element["rules_text"],
         "valid_days": element["valid_days"],
         "valid_until": None if valid_until_ms is None else rfc3339(valid_until_ms),

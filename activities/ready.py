@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 from django.conf import settings
 
-from activities.listing import TABS, Snapshot, activities_list, snapshot_read
+from activities.listing import TABS, Snapshot, activities_list, snapshot_for, snapshot_read
 from activities.packing import packed, tail_pack, takes_gzip
 from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves, plain_request, problem_answer
 from seize.limits import visit_pace
@@ -28,11 +28,12 @@ from seize.store import Fault, OutcomeUnknown, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-CACHE_CONTROL = "public, max-age=1"
+CACHE_CONTROL, CACHE_CONTROL_PERSONAL = "public, max-age=1", "private, no-cache"
 LIST_PATH = b"/market/consumer/activity/list"
 DETAIL_PREFIX = b"/market/consumer/activity/"
 _ALLOW = b"GET, HEAD, OPTIONS"
-_VARY = b"Accept-Encoding, Accept-Language"
+VARY = ("Accept-Encoding", "Authorization")
+_VARY = ", ".join((*VARY, "Accept-Language")).encode()
 _HEAD = b'{"server_time":"'
 _QUERIES: dict[bytes, str | None] = {b"": None, **{b"tab=" + tab.encode(): tab for tab in TABS}}
 
@@ -68,13 +69,19 @@ class _Taken:
 class Ready:
     """An answer without the time: ``tail`` is what follows it. The ETag is weak: time and encoding differ.
 
-    ``tail_packed`` is the tail compressed, None where that gains nothing.
+    ``tail_packed`` is the tail compressed, None where that gains nothing. ``is_personal``: made for one shopper.
     """
 
     taken: _Taken
     tail: bytes
     tail_packed: bytes | None
     etag: str
+    is_personal: bool = False
+
+    @property
+    def cache_control(self) -> str:
+        """Who may keep it."""
+        return CACHE_CONTROL_PERSONAL if self.is_personal else CACHE_CONTROL
 
     def body(self) -> bytes:
         """The bytes to send now. Their time is one at which the statuses in them hold."""
@@ -140,6 +147,11 @@ class _Cache:
             self._waiting.append((asyncio.get_running_loop(), tell))
         self._refresh()
 
+    @property
+    def may_be_personal(self) -> bool:
+        """Whether some shoppers may see more than others."""
+        return self._taken is None or self._taken.snapshot.is_personal
+
     def _refresh(self) -> None:
         with self._queue:
             if self._is_refreshed:
@@ -167,20 +179,30 @@ class _Cache:
 _cache = _Cache()
 
 
-def list_ready(*, tab: str | None) -> Ready:
+def list_ready(*, tab: str | None, user_id: int | None = None) -> Ready:
     """The list's answer, from Redis if need be.
 
+    :param user_id: for whom, where some shoppers see more than others; None for everybody.
     :raises seize.store.StoreUnavailable: Redis, or the list in it, is not there.
     """
-    return _list_of(_cache.fresh(), tab)
+    taken = _cache.fresh()
+    if user_id is None or not taken.snapshot.is_personal:
+        return _list_of(taken, tab)
+    results = orjson.dumps(activities_list(snapshot_for(taken.snapshot, user_id=user_id), tab=tab))
+    return replace(_ready(taken, b'","results":' + results + b"}"), is_personal=True)
 
 
-def detail_ready(*, activity_id: int) -> Ready | None:
+def detail_ready(*, activity_id: int, user_id: int | None = None) -> Ready | None:
     """An activity's answer, from Redis if need be; None when it is not in the list.
 
+    :param user_id: as in :func:`list_ready`.
     :raises seize.store.StoreUnavailable: Redis, or the list in it, is not there.
     """
-    return _detail_of(_cache.fresh(), str(activity_id))
+    taken = _cache.fresh()
+    if user_id is None or not taken.snapshot.is_personal:
+        return _detail_of(taken, str(activity_id))
+    shown = snapshot_for(taken.snapshot, user_id=user_id).activities.get(str(activity_id))
+    return None if shown is None else replace(_ready(taken, b'",' + orjson.dumps(shown)[1:]), is_personal=True)
 
 
 def snapshot_ready() -> Snapshot:
@@ -240,6 +262,8 @@ class ReadyShortcut:
             return None
         request = plain_request(headers, secure=secure, peer=peer)
         if request is None or not _is_plain_get(request):
+            return None
+        if b"authorization" in request.headers and _cache.may_be_personal:
             return None
         return ReadyTicket(request, wanted)
 

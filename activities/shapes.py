@@ -44,6 +44,7 @@ KINDS = [
     (DiscountTerms.Kind.FIXED.value, "`amount_off` yuan less"),
     (DiscountTerms.Kind.PERCENT.value, "`pay_percent` % is paid, `max_off` yuan less at most"),
 ]
+CHALLENGES = [("off", "no"), ("pressure", "when `CHALLENGE_REQUIRED` says so"), ("always", "yes")]
 COUPON_STATES = [("pending", "won, on its way, without an id"), ("issued", "in the ledger")]
 TAB_NAMES = [(tab, f"those that are {tab}") for tab in TABS]
 
@@ -74,6 +75,12 @@ class ActivityShape(TermsShape):
         allow_null=True, min_value=0, help_text="Coupons left, at most a second old; null = not known at the moment."
     )
     per_user_limit = serializers.IntegerField(min_value=1, help_text="Coupons for one shopper.")
+    challenge = serializers.ChoiceField(
+        choices=CHALLENGES, help_text="Whether to get a challenge and solve it before seizing."
+    )
+    coming_soon = serializers.BooleanField(
+        help_text="It is not open to you (yet): shown as `upcoming`, whatever its start."
+    )
 
 
 class ActivityListShape(serializers.Serializer):
@@ -140,6 +147,8 @@ _ACTIVITY = {
     "stock_total": 1000,
     "stock_left": 412,
     "per_user_limit": 1,
+    "challenge": "off",
+    "coming_soon": False,
 }
 _DETAILS = {"rules_text": "每人限领一张。", "valid_days": 7, "valid_until": None}
 COUPON_EXAMPLE = {
@@ -164,7 +173,8 @@ LIST = operation(
     tag=SHOPPER,
     summary="List what is on offer",
     description="Activities that run, start within a month, or are over since a few days, with their live stock. For "
-    "everybody. Made for a crowd that reloads: ask once a second at most, with `If-None-Match`.",
+    "everybody; with a token also those that are open to its shopper alone, and without those that are closed to them. "
+    "Made for a crowd that reloads: ask once a second at most, with `If-None-Match`.",
     parameters=[
         OpenApiParameter(
             "tab", {"type": "string", "enum": [*TABS]}, description="Only those with this status.", allow_blank=False
@@ -192,7 +202,7 @@ DETAIL = operation(
     "getActivity",
     tag=SHOPPER,
     summary="Show an activity",
-    description="One activity of the list with its rules. For everybody.",
+    description="One activity of the list with its rules. For everybody; with a token as its shopper sees it.",
     parameters=[id_parameter("activity_id", "The activity's `id`."), IF_NONE_MATCH_PARAMETER],
     answers={
         200: Answer(

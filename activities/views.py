@@ -11,11 +11,12 @@ from rest_framework.views import APIView
 from activities import shapes
 from activities.admission import desk_now
 from activities.listing import TABS
-from activities.ready import CACHE_CONTROL, Ready, detail_ready, list_ready
+from activities.ready import VARY, Ready, detail_ready, list_ready
 from activities.wallet import STATUSES, coupon_detail, wallet_page
 from seize.authentication import shopper_id
 from seize.requests import RequestInvalid, id_parse, query_parse
 from seize.services import server_time
+from seize.tokens import TokenInvalid, bearer_verify
 
 
 class ActivityListView(APIView):
@@ -29,7 +30,7 @@ class ActivityListView(APIView):
         tab = query_parse(request.query_params, allowed=("tab",)).get("tab")
         if tab is not None and tab not in TABS:
             raise RequestInvalid(f"'tab' must be one of {', '.join(TABS)}.")
-        return _response(request, list_ready(tab=tab))
+        return _response(request, list_ready(tab=tab, user_id=_looker(request)))
 
 
 class ActivityDetailView(APIView):
@@ -42,16 +43,24 @@ class ActivityDetailView(APIView):
     def get(self, request: Request, activity_id: str) -> HttpResponseBase:
         query_parse(request.query_params)
         known = id_parse(activity_id)
-        ready = None if known is None else detail_ready(activity_id=known)
+        ready = None if known is None else detail_ready(activity_id=known, user_id=_looker(request))
         if ready is None:
             raise Http404
         return _response(request, ready)
 
 
+def _looker(request: Request) -> int | None:
+    """Who looks, if that is known; a token that is not good is nobody's: what everybody sees needs none."""
+    try:
+        return bearer_verify(request.headers.get("Authorization", ""))
+    except TokenInvalid:
+        return None
+
+
 def _response(request: Request, ready: Ready) -> HttpResponseBase:
     """The bytes, or 304 when the caller has the same."""
     content, encoded = ready.content(accept_encoding=request.headers.get("Accept-Encoding", ""))
-    headers = {"Cache-Control": CACHE_CONTROL, "ETag": ready.etag, "Vary": "Accept-Encoding", **encoded}
+    headers = {"Cache-Control": ready.cache_control, "ETag": ready.etag, "Vary": ", ".join(VARY), **encoded}
     response = HttpResponse(content, content_type="application/json", headers=headers)
     conditional = get_conditional_response(request._request, etag=ready.etag, response=response)
     return conditional or response

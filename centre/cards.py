@@ -101,6 +101,8 @@ def card_of(body: Mapping[str, Any], *, language: str, is_known: bool) -> Card:
 
 def _button(body: Mapping[str, Any], *, is_known: bool) -> str:
     """What the button says before a script has looked; the same words that the script uses."""
+    if body["coming_soon"]:
+        return _("Coming soon")
     match body["status"]:
         case EffectiveStatus.UPCOMING:
             return _("Not started")

@@ -1,6 +1,7 @@
 """What every page has around it, and the words that scripts put into pages; ``{n}`` and the like they fill in."""
 
 from django.conf import settings
+from django.templatetags.static import static
 from django.utils.translation import get_language, get_language_info
 from django.utils.translation import gettext as _
 
@@ -22,6 +23,8 @@ def frame_of(*, path: str, is_known: bool) -> dict[str, object]:
             (code, get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES if code != language
         ],
         "zone": settings.TIME_ZONE,
+        # A browser takes a worker from the page's own host alone, wherever the other files lie.
+        "solver": static("centre/solver.js").removeprefix(settings.STATIC_HOST),
     }
 
 
@@ -38,6 +41,8 @@ def words() -> dict[str, str]:
         "soldOut": _("Sold out"),
         "ended": _("Ended"),
         "paused": _("Paused"),
+        "soon": _("Coming soon"),
+        "working": _("Your device solves a small puzzle first. Please wait a moment."),
         "logIn": _("Log in to seize"),
         "left": _("{n} left"),
         "from": _("From {moment}"),

@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from django.views.generic import View
 
 from activities.admission import STORE_FAULTS
-from activities.listing import TABS, Snapshot
+from activities.listing import TABS, Snapshot, snapshot_for
 from activities.packing import takes_gzip
 from activities.ready import snapshot_ready
 from activities.statuses import CouponStatus
@@ -34,6 +34,7 @@ from seize.requests import id_parse
 from seize.services import server_time
 
 CARDS_MAX = 50  # of a page
+KEPT_MAX = 500  # pages of a snapshot
 
 
 class Page(View):
@@ -60,9 +61,15 @@ class Page(View):
         frame = frame_of(path=path or self.request.get_full_path(), is_known=self.is_known)
         return render_to_string(template, {**frame, **context})
 
-    def kept(self, snapshot: Snapshot, key: tuple[object, ...], *, make: Callable[[], str]) -> HttpResponse:
-        """A whole page that depends on the snapshot, the key, the language and ``is_known`` alone."""
-        ready = _kept.page(snapshot, (*key, get_language(), self.is_known), make=make)
+    def seen(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as whoever looks sees it."""
+        return snapshot if self.shopper is None else snapshot_for(snapshot, user_id=self.shopper)
+
+    def kept(
+        self, snapshot: Snapshot, seen: Snapshot, key: tuple[object, ...], *, make: Callable[[], str]
+    ) -> HttpResponse:
+        """A whole page that depends on the snapshot, what is seen of it, the key, language and ``is_known`` alone."""
+        ready = _kept.page(snapshot, (*key, _open_in(seen), get_language(), self.is_known), make=make)
         return ready.response(accept_encoding=self.request.headers.get("Accept-Encoding", ""))
 
     @cached_property
@@ -95,6 +102,12 @@ class _Ready:
         return response
 
 
+def _open_in(seen: Snapshot) -> tuple[tuple[str, bool], ...]:
+    """Of what is not open to everybody, what is seen, and whether as coming soon."""
+    released = (name for name, (_body, release) in seen.every.items() if release is not None)
+    return tuple((name, seen.activities[name]["coming_soon"]) for name in released if name in seen.activities)
+
+
 class _Kept:
     """Pages rendered of the same snapshot of the list, for the crowd that reloads before the start."""
 
@@ -104,7 +117,7 @@ class _Kept:
 
     def page(self, snapshot: Snapshot, key: tuple[object, ...], *, make: Callable[[], str]) -> _Ready:
         """The page that was made of this snapshot, or is made now; two threads may both make it."""
-        if self._snapshot is not snapshot:
+        if self._snapshot is not snapshot or len(self._pages) >= KEPT_MAX:
             self._snapshot, self._pages = snapshot, {}
         pages = self._pages
         if key not in pages:
@@ -124,10 +137,11 @@ class CentrePage(Page):
         if tab not in TABS:
             return self.missing()
         snapshot = snapshot_ready()
-        pages = Paginator(_bodies(snapshot, tab), CARDS_MAX)
+        seen = self.seen(snapshot)
+        pages = Paginator(_bodies(seen, tab), CARDS_MAX)
         page = pages.get_page(request.GET.get("page"))  # the nearest: there may have been more a moment ago
         key = (tab, page.number)
-        return self.kept(snapshot, key, make=lambda: self._rendered(snapshot, tab, page))
+        return self.kept(snapshot, seen, key, make=lambda: self._rendered(seen, tab, page))
 
     def _rendered(self, snapshot: Snapshot, tab: str, pages: PaginatorPage) -> str:
         language = get_language() or ""
@@ -135,7 +149,8 @@ class CentrePage(Page):
         numbers = {name: sum(body["status"] == TABS[name] for body in snapshot.activities.values()) for name in TABS}
         path = f"{reverse('centre')}?tab={tab}" + (f"&page={pages.number}" if pages.number > 1 else "")
         return self.rendered(
-            "centre/centre.html", path=path, title=_("Coupon centre"), tab=tab, cards=cards, pages=pages,
+            "centre/centre.html", path=path, is_personal=snapshot.is_personal, title=_("Coupon centre"), tab=tab,
+            cards=cards, pages=pages,
             tabs=[("ongoing", _("On now"), numbers["ongoing"]), ("upcoming", _("Coming up"), numbers["upcoming"])],
         )  # fmt: skip
 
@@ -152,16 +167,19 @@ class ActivityPage(Page):
     def get(self, request: HttpRequest, activity_id: str) -> HttpResponse:
         known = id_parse(activity_id)
         snapshot = snapshot_ready()
-        body = None if known is None else snapshot.activities.get(str(known))
+        seen = self.seen(snapshot)
+        body = None if known is None else seen.activities.get(str(known))
         if body is None:
             return self.missing()
 
         def make() -> str:
             card = card_of(body, language=get_language() or "", is_known=self.is_known)
             path = reverse("centre-activity", args=[activity_id])
-            return self.rendered("centre/activity.html", path=path, title=body["name"], card=card)
+            return self.rendered(
+                "centre/activity.html", path=path, is_personal=seen.is_personal, title=body["name"], card=card
+            )
 
-        return self.kept(snapshot, (activity_id,), make=make)
+        return self.kept(snapshot, seen, (activity_id,), make=make)
 
 
 class OwnPage(Page):

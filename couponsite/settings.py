@@ -160,6 +160,7 @@ CONTENT_SECURITY_POLICY = {
         "img-src": _OWN,
         "font-src": _OWN,
         "connect-src": [SELF],
+        "worker-src": [SELF],
         "form-action": [SELF],
         "base-uri": [NONE],
         "frame-ancestors": [NONE],

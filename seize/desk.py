@@ -165,6 +165,12 @@ def listed_read(*, activity_ids: Sequence[int], user_id: int) -> list[str | None
         return list(pipeline.execute())
 
 
+def staff_has(user_id: int) -> bool:
+    """Whether a shopper belongs to the back office."""
+    with faults_translated():
+        return bool(client().sismember(staff_key(0), str(user_id)))
+
+
 def staff_write(user_ids: Iterable[int]) -> None:
     """Say in every shard who belongs to the back office."""
     members = [str(user_id) for user_id in user_ids]

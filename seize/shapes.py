@@ -172,7 +172,7 @@ SEIZE = operation(
 )
 
 
-class ChallengeShape(serializers.Serializer):
+class AltchaChallengeShape(serializers.Serializer):
     """A challenge as ALTCHA's widget takes it: find the number whose hash behind ``salt`` is ``challenge``."""
 
     algorithm = constant("SHA-256")
@@ -193,7 +193,7 @@ CHALLENGE = operation(
     answers={
         200: Answer(
             "A new challenge.",
-            ChallengeShape,
+            AltchaChallengeShape,
             examples={
                 "challenge": {
                     "algorithm": "SHA-256",

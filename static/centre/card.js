@@ -1,9 +1,12 @@
 // One activity on the page: its countdown, its stock, and a button that opens by the server's clock.
 
 import { seize } from "./desk.js";
-import { duration, fill, momentText, say } from "./page.js";
+import { duration, fill, jitter, momentText, say } from "./page.js";
 import { isKnown, logInPage } from "./session.js";
+import { Work } from "./work.js";
 
+const AHEAD_MS = 20_000; // work is done by then before the start,
+const SPREAD_MS = 90_000; // and begun in this time before that, not by everybody at once
 const STALE_MS = 2_000; // the list is at most a second old, and a second under way
 
 export class Card {
@@ -17,6 +20,7 @@ export class Card {
   #waits = 0; // of this press; only the last one counts down
   #waitsFor = ""; // what was said of them
   #soldOutAt = -Infinity; // when that was told, by the steady counter: older lists know more coupons
+  #work; #workAhead = AHEAD_MS + jitter(SPREAD_MS);
   #isUnsure = false; // pressed, and no answer came: only asking again tells, whatever the list says
 
   constructor(element, clock) {
@@ -35,7 +39,10 @@ export class Card {
     this.limit = Number(element.dataset.limit);
     this.total = Number(element.dataset.total);
     this.left = element.dataset.left === undefined ? null : Number(element.dataset.left);
+    this.challenge = element.dataset.challenge;
+    this.isSoon = element.dataset.soon === "1"; // announced, and not open to this shopper
     this.held = 0; // seqs up to this one are this shopper's
+    this.#work = new Work(this.id);
     // A site that only verifies another issuer's tokens has no log-in, and its cards no button.
     this.#button?.addEventListener("click", () => this.press());
   }
@@ -52,6 +59,8 @@ export class Card {
     if (!activity.stock_left || asked > this.#soldOutAt + STALE_MS) this.left = activity.stock_left;
     this.total = activity.stock_total;
     this.limit = activity.per_user_limit;
+    this.challenge = activity.challenge;
+    this.isSoon = activity.coming_soon;
   }
 
   /** Coupons of it that this shopper is known to have: all seqs up to the highest. */
@@ -65,6 +74,7 @@ export class Card {
     this.#isUnsure = false;
     this.#refusal = "";
     this.#looker += 1;
+    this.#work.forget();
   }
 
   /** The next moment at which it looks otherwise by itself, server's ms; 0: none. */
@@ -77,11 +87,21 @@ export class Card {
     const now = this.#clock.now();
     if (this.held >= this.limit) return "yours";
     if (this.#isUnsure) return "open";
+    if (this.isSoon) return "soon";
     if (this.status === "voided" || this.status === "ended" || now >= this.endsAt) return "ended";
     if (this.status === "paused") return "paused";
     if (now < this.startsAt) return "notStarted";
     if (this.left === 0) return this.held ? "yours" : "soldOut";
     return now < this.#until ? "later" : "open";
+  }
+
+  /** Do the work that this activity asks for before it is needed. */
+  prepare() {
+    if (this.challenge !== "always" || !this.#button || !isKnown() || this.#pressing !== null) return;
+    const state = this.#state();
+    if (state === "open" || (state === "notStarted" && this.startsAt - this.#clock.now() < this.#workAhead)) {
+      this.#work.begin();
+    }
   }
 
   async press() {
@@ -97,6 +117,7 @@ export class Card {
     try {
       const result = await seize({
         id: this.id, seq: this.held + 1, clock: this.#clock, waiting: (why, ms) => this.#wait(why, ms), isWished,
+        work: this.#work, isWorkAsked: this.challenge === "always",
       });
       if (isWished()) this.#told(result);
     } finally {
@@ -154,6 +175,7 @@ export class Card {
         this.left = 0;
         this.#soldOutAt = performance.now();
         break;
+      case "NOT_ELIGIBLE": this.isSoon = true; break;
       case "ENDED": this.status = "ended"; break;
       case "VOIDED": this.status = "voided"; break;
       case "UNKNOWN_ACTIVITY": this.status = "ended"; break;
@@ -174,7 +196,7 @@ export class Card {
     const now = this.#clock.now(), state = this.#state();
     const labels = {
       yours: () => fill("yours"), ended: () => fill("ended"), paused: () => fill("paused"), soldOut: () => fill("soldOut"),
-      notStarted: () => fill("notStarted"),
+      notStarted: () => fill("notStarted"), soon: () => fill("soon"),
       later: () => fill("later", { n: Math.ceil((this.#until - now) / 1000) }),
       open: () => fill(!isKnown() ? "logIn" : this.held ? "more" : "seize"),
     };

@@ -6,6 +6,7 @@ import { NoToken, tokenForget, tokenNow } from "./session.js";
 const TIMEOUT_MS = 8_000;
 const PATIENCE_MS = 90_000;
 const SOON_MS = 5_000;
+const CHALLENGES_MAX = 3;
 
 /**
  * One question: { status, body, wait (ms, of Retry-After), etag, asked (when, by the steady counter) }. Throws when no
@@ -31,16 +32,20 @@ export async function ask(path, { clock, token, body, etag, timeout = TIMEOUT_MS
  * Press for one coupon until it is known what came of it. The same seq each time: however often it is asked, and
  * wherever an answer is lost, it is one wish.
  *
- * @param {(why: "unsure" | "busy", ms: number) => void} waiting  told before each wait
+ * @param {(why: "unsure" | "busy" | "working", ms: number) => void} waiting  told before each wait
+ * @param {Work} work  what the activity may ask of this device
+ * @param {boolean} isWorkAsked  whether it is known to
  * @param {() => boolean} isWished  false when whoever pressed has gone: nobody else must win by that press
  * @returns {{ kind: "won" | "refused" | "offline" | "busy" | "stranger" | "gone", isFresh?: boolean, body?: object, wait?: number }}
  *   "busy": nothing was decided, and `wait` ms should pass. "offline": something may have been.
  */
-export async function seize({ id, seq, clock, waiting, isWished }) {
+export async function seize({ id, seq, clock, waiting, isWished, work, isWorkAsked }) {
   const start = performance.now();
-  let losses = 0, strange = 0, refusals = 0;
+  let losses = 0, strange = 0, refusals = 0, challenges = 0;
+  let altcha = isWorkAsked ? await work.take() : "";
   for (;;) {
-    const answer = await wish({ id, seq, clock });
+    if (!isWished()) return { kind: "gone" };
+    const answer = await wish({ id, seq, clock, altcha });
     let why = "busy", wait;
     if (answer === null) {
       losses += 1;
@@ -55,6 +60,11 @@ export async function seize({ id, seq, clock, waiting, isWished }) {
       strange += 1;
       if (strange > 1) return { kind: "stranger" };
       wait = 0;
+    } else if (answer.body.code?.startsWith("CHALLENGE_") && challenges < CHALLENGES_MAX) {
+      challenges += 1;
+      waiting("working", 0);
+      altcha = await work.take();
+      wait = 0;
     } else if (isPassing(answer, clock)) {
       refusals += 1;
       wait = Math.max(answer.wait || Math.min(500 * 2 ** refusals, 8_000), 1_000) + jitter(500);
@@ -64,12 +74,11 @@ export async function seize({ id, seq, clock, waiting, isWished }) {
     if (performance.now() - start + wait > PATIENCE_MS) return losses ? { kind: "offline" } : { kind: "busy", wait };
     if (wait) waiting(why, wait);
     await sleep(wait);
-    if (!isWished()) return { kind: "gone" };
   }
 }
 
 /** One press: its answer; null when it was sent and no answer came. Without a token nothing was sent: 503, or 401. */
-async function wish({ id, seq, clock }) {
+async function wish({ id, seq, clock, altcha }) {
   let token;
   try {
     token = await tokenNow();
@@ -79,7 +88,7 @@ async function wish({ id, seq, clock }) {
   }
   if (token === null) return { status: 401, token };
   try {
-    return await ask("coupon/seize", { clock, token, body: { id, seq } });
+    return await ask("coupon/seize", { clock, token, body: altcha ? { id, seq, altcha } : { id, seq } });
   } catch {
     return null;
   }

@@ -40,7 +40,7 @@ class TestList:
         [element] = api.get(URL).json()["results"]
         assert list(element) == [
             "id", "name", "kind", "min_spend", "amount_off", "pay_percent", "max_off", "min_payable", "status",
-            "starts_at", "ends_at", "stock_total", "stock_left", "per_user_limit",
+            "starts_at", "ends_at", "stock_total", "stock_left", "per_user_limit", "challenge", "coming_soon",
         ]  # fmt: skip
         assert element["id"] == str(activity.pk)
         assert element["name"] == "满100减20"

@@ -1,0 +1,132 @@
+"""What an activity asks of a shopper's device, and to whom it is open, as the page shows it."""
+
+import base64
+import json
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from activities.access import activity_access_change, activity_listed_replace
+from activities.models import Listed
+from tests.browser.centre_page import SEIZE, button, card, press
+from tests.factories import offer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+CHALLENGE = "**/market/consumer/activity/*/challenge"
+
+
+def access(activity, **values):
+    activity_access_change(activity_id=activity.pk, values=values, now=timezone.now())
+
+
+def watched(page) -> list[dict]:
+    """The bodies of the presses from now on."""
+    sent: list[dict] = []
+    page.on("request", lambda asked: sent.append(asked.post_data_json) if "coupon/seize" in asked.url else None)
+    return sent
+
+
+def test_challenge_is_solved_while_the_countdown_runs_and_one_press_is_enough(shopper, worker, seen):
+    start = timezone.now() + timedelta(seconds=8)
+    activity = offer(name="双十二", starts_at=start, ends_at=start + timedelta(hours=1))
+    access(activity, challenge="ALWAYS", challenge_effort=5000)
+    page = shopper(7, "/login")
+    sent = watched(page)
+    with page.expect_response(CHALLENGE) as got:
+        page.goto("/?tab=upcoming")
+    assert got.value.status == 200
+    assert timezone.now() < start
+    expect(button(page, activity)).to_have_text("Seize", timeout=15_000)
+    page.route(CHALLENGE, lambda route: route.abort())  # it needs no other
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Yours")
+    assert len(sent) == 1
+    solution = json.loads(base64.b64decode(sent[0]["altcha"]))
+    assert solution["challenge"] == got.value.json()["challenge"]
+    seen(page, "centre-challenge")
+
+
+def test_challenge_that_begins_in_a_sale_is_solved_at_the_press_and_each_coupon_takes_one(shopper, worker):
+    activity = offer(name="双十二", per_user_limit=2)
+    page = shopper(7)
+    expect(button(page, activity)).to_have_attribute("aria-disabled", "false")
+    page.route("**/market/consumer/activity/list", lambda route: route.abort())
+    access(activity, challenge="ALWAYS", challenge_effort=2000)
+    sent = watched(page)
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Seize another")
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Yours")
+    solved = [body.get("altcha") for body in sent]
+    assert [body["seq"] for body in sent] == [1, 1, 2, 2]
+    assert [bool(text) for text in solved] == [False, True, False, True]
+    assert len(set(solved)) == 3
+
+
+def test_device_that_cannot_do_the_work_is_told_so_and_presses_no_more_than_a_few_times(shopper, worker):
+    activity = offer(name="双十二")
+    access(activity, challenge="ALWAYS", challenge_effort=2000)
+    page = shopper(7, "/login")
+    page.route("**/solver*.js", lambda route: route.abort())
+    page.goto("/")
+    sent = watched(page)
+    press(page, activity)
+    expect(card(page, activity).locator("[data-note]")).to_contain_text("Solve a challenge first", timeout=15_000)
+    assert len(sent) == 4
+
+
+def test_lost_answer_to_a_solved_challenge_is_asked_again_and_found(shopper, worker):
+    activity = offer(name="双十二")
+    access(activity, challenge="ALWAYS", challenge_effort=2000)
+    page = shopper(7)
+    lost = []
+
+    def lose_first(route):
+        if lost:
+            route.continue_()
+            return
+        lost.append(route.request.post_data_json)
+        route.fetch()  # it arrives, and its answer does not
+        route.abort("connectionreset")
+
+    page.route(SEIZE, lose_first)
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Yours", timeout=15_000)
+    assert lost[0]["altcha"]
+
+
+def test_coming_soon_stays_closed_to_those_who_are_not_let_in_and_opens_to_those_who_are(shopper, worker, seen):
+    activity = offer(name="双十二")
+    access(activity, gray_percent=0, coming_soon=True)
+    activity_listed_replace(activity_id=activity.pk, verdict=Listed.Verdict.ALLOW, user_ids=[7], now=timezone.now())
+    outside = shopper(8, "/?tab=upcoming")
+    expect(button(outside, activity)).to_have_text("Coming soon")
+    expect(button(outside, activity)).to_have_attribute("aria-disabled", "true")
+    seen(outside, "centre-coming-soon")
+    inside = shopper(7)
+    with inside.expect_response("**/market/consumer/activity/list"):
+        inside.evaluate("dispatchEvent(new Event('online'))")
+    press(inside, activity)
+    expect(button(inside, activity)).to_have_text("Yours")
+
+
+def test_activity_that_is_hidden_is_not_on_the_page_and_its_address_leads_nowhere(shopper, worker):
+    activity, other = offer(name="双十二"), offer(name="双十一")
+    access(activity, gray_percent=0)
+    page = shopper(7)
+    expect(card(page, other)).to_be_visible()
+    expect(card(page, activity)).to_have_count(0)
+    assert page.goto(f"/activity/{activity.pk}").status == 404
+
+
+def test_who_is_kept_out_while_the_page_is_open_is_told_at_the_press(shopper, worker):
+    activity = offer(name="双十二")
+    page = shopper(7)
+    expect(button(page, activity)).to_have_attribute("aria-disabled", "false")
+    page.route("**/market/consumer/activity/list", lambda route: route.abort())
+    access(activity, gray_percent=0)
+    press(page, activity)
+    expect(card(page, activity).locator("[data-note]")).to_contain_text("not to you")
+    expect(button(page, activity)).to_have_attribute("aria-disabled", "true")
