@@ -32,9 +32,10 @@ def shopper(transactional_db, settings):
 def on_offer(shopper):
     """Activities in every state, one a state, with the small ids that generated data likes; the shopper has coupons."""
     now = timezone.now()
-    plenty = {"stock_total": 1_000_000, "per_user_limit": 100}
-    running = [offer(id=12, name="满100减20", **plenty), offer(id=1, **plenty, **percent_terms())]
-    offer(id=2, starts_at=now + timedelta(hours=1), ends_at=now + timedelta(hours=2))
+    plenty = {"stock_total": 1_000_000, "per_user_limit": 100, "asks_max": None}
+    challenged = {"challenge": "PRESSURE", "pressure_min": 100_000}  # gives challenges out, and never needs one
+    running = [offer(id=12, name="满100减20", **plenty, **challenged), offer(id=1, **plenty, **percent_terms())]
+    offer(id=2, starts_at=now + timedelta(hours=1), ends_at=now + timedelta(hours=2), asks_max=None)
     offer(id=3)
     services.activity_pause(activity_id=3, now=now)
     offer(id=4)
@@ -55,6 +56,7 @@ def on_offer(shopper):
 def server(on_offer, settings, monkeypatch):
     """The product behind its own protocol, as production serves it."""
     settings.LIST_CACHE_S = 1.0
+    settings.LIMIT_SHOPPER = ""  # one shopper asks thousands of times
     monkeypatch.setattr(ready, "_cache", ready._Cache())
     made = front()
     with served(Counted(made.shortcuts, made.django), kind="protocol") as running:
