@@ -124,7 +124,11 @@ def test_client_that_takes_gzip_gets_the_same_list_in_a_tenth_of_the_bytes(front
     assert same[0]["results"] == same[1]["results"]
     assert zlib.decompressobj(wbits=31).decompress(small.body).startswith(b'{"server_time":"2')
     again = ask(fronts[front].port, get(LIST, Accept_Encoding="gzip", If_None_Match=small.headers["etag"]))
-    assert (again.status, again.body, again.headers["vary"]) == (304, b"", "Accept-Encoding, Authorization, Accept-Language")
+    assert (again.status, again.body, again.headers["vary"]) == (
+        304,
+        b"",
+        "Accept-Encoding, Authorization, Accept-Language",
+    )
 
 
 def test_list_is_compressed_once_a_change_and_never_for_an_answer(settings, monkeypatch):
