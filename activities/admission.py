@@ -11,7 +11,6 @@ from kombu.exceptions import OperationalError
 
 from activities.checklist import Redis
 from activities.models import Activity, Audience, Challenge, DiscountTerms, Listed
-from activities.release import release_element
 from activities.statuses import UNPUBLISHED, ActivityStatus
 from seize import desk, store
 from seize.keys import shard_of
@@ -185,6 +184,20 @@ def list_element(activity: Activity) -> dict[str, object]:
         "per_user_limit": activity.per_user_limit,
         "challenge": activity.challenge.lower(),
         "release": release_element(activity),
+    }
+
+
+def release_element(activity: Activity) -> dict[str, object] | None:
+    """An activity's release as the list in Redis holds it; None where it is open to everybody."""
+    is_for_staff = activity.audience == Audience.STAFF
+    if activity.gray_percent == 100 and not is_for_staff and not activity.listed_version:
+        return None
+    return {
+        "uid": activity.uid,
+        "percent": activity.gray_percent,
+        "is_for_staff": is_for_staff,
+        "has_lists": bool(activity.listed_version),
+        "is_announced": activity.coming_soon,
     }
 
 

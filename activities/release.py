@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from activities.models import Activity, Audience
-
 SHARES = 10_000
 
 
@@ -49,21 +47,7 @@ def share_of(*, uid: str, user_id: int) -> int:
     return int(digest[:8], 16) % SHARES
 
 
-def release_element(activity: Activity) -> dict[str, object] | None:
-    """An activity's release as the list in Redis holds it; None where it is open to everybody."""
-    is_for_staff = activity.audience == Audience.STAFF
-    if activity.gray_percent == 100 and not is_for_staff and not activity.listed_version:
-        return None
-    return {
-        "uid": activity.uid,
-        "percent": activity.gray_percent,
-        "is_for_staff": is_for_staff,
-        "has_lists": bool(activity.listed_version),
-        "is_announced": activity.coming_soon,
-    }
-
-
 def release_read(element: Mapping[str, Any]) -> Release | None:
-    """What :func:`release_element` wrote; None as well for a list that was written before there was any."""
+    """What :func:`activities.admission.release_element` wrote; None as well for a list from before there was any."""
     given = element.get("release")
     return None if given is None else Release(**given)
