@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from activities.audit import SYSTEM, Action, Actor, event_record
 from activities.contention import contention_retried
-from activities.models import Activity
+from activities.models import ACCESS_FIELDS, Activity
 from activities.statuses import ActivityStatus
 from activities.workflow import ActivityRefused, activity_changing, reason_check, sellable_check
 
@@ -23,6 +23,9 @@ DRAFT_FIELDS = (
     "stock_total",
     "per_user_limit",
 )
+# Who is let in, and how fast, is copied with the terms. The lists of shoppers are not: whom one sale was for by name
+# says nothing about the next, and a forgotten list of 100,000 would let in, or keep out, people whom nobody looked at.
+CLONED_FIELDS = (*DRAFT_FIELDS, *ACCESS_FIELDS)
 
 
 def draft_check(*, stored: Activity, version: int) -> None:
@@ -74,17 +77,17 @@ def activity_draft_delete(*, activity_id: int, now: datetime, by: Actor = SYSTEM
         stored = Activity.objects.select_for_update().get(pk=activity_id)
         if stored.status != ActivityStatus.DRAFT:
             raise ActivityRefused(_("It is no draft any more and cannot be deleted."))
-        was = {name: getattr(stored, name) for name in DRAFT_FIELDS}
+        was = {name: getattr(stored, name) for name in CLONED_FIELDS}
         event_record(action=Action.DRAFT_DELETE, subject=stored, by=by, now=now, before=was)
         stored.delete()
 
 
 @contention_retried
 def activity_clone(*, activity_id: int, now: datetime, by: Actor = SYSTEM) -> Activity:
-    """A new draft with the same terms and window; whoever clones it is its author."""
+    """A new draft with the same terms, window and access, but without lists; whoever clones it is its author."""
     with transaction.atomic():
         source = Activity.objects.get(pk=activity_id)
-        fields = {name: getattr(source, name) for name in DRAFT_FIELDS}
+        fields = {name: getattr(source, name) for name in CLONED_FIELDS}
         room = Activity._meta.get_field("name").max_length or 0
         name = _("Copy of %(name)s") % {"name": source.name}
         clone = Activity(**{**fields, "name": name[:room]}, author_id=by.user_id)

@@ -1,4 +1,4 @@
-"""Winners and redemptions of one activity as CSV: a stream, however long the list is.
+"""Winners, redemptions and lists of shoppers of one activity as CSV: a stream, however long the list is.
 
 Rows are read in chunks, each by its own statement that goes on behind the last row of the chunk before, along an index.
 Nothing is held between two chunks: no cursor, no transaction, and no more rows than one chunk.
@@ -15,18 +15,20 @@ from operator import itemgetter
 from typing import Any
 
 from django.db import close_old_connections, connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from activities.models import Activity, Coupon, Redemption
+from activities.models import Activity, Coupon, Listed, Redemption
 from activities.statuses import CouponStatus, coupon_status
 from activities.text import shopper_masked, spreadsheet_safe
 
 CHUNK = 2_000  # rows a statement
 PIECE = 64 * 1024  # characters that are sent at once, about
 BOM = "\ufeff"  # by which spreadsheets know UTF-8
+
+LISTED_NAMES = {Listed.Verdict.ALLOW: "let-in", Listed.Verdict.DENY: "kept-out"}
 
 Row = Sequence[Any]
 
@@ -110,6 +112,24 @@ def _entries(activity_id: int, *, entry: str, until: int) -> Iterator[Row]:
     while chunk := _chunk(rows.filter(id__gt=last).values_list(*fields)[:CHUNK]):
         yield from chunk
         last = chunk[-1][0]
+
+
+def listed_export(*, verdict: Listed.Verdict, activity: Activity, in_full: bool, now: datetime) -> Export:
+    """Who is let in to an activity, or kept out of it, by name; as a file that an upload takes, when ids are in full.
+
+    :param in_full: shoppers' ids as they are; else masked.
+    """
+    there = Listed.objects.filter(activity=activity, verdict=verdict)
+    shown = int if in_full else shopper_masked
+    return Export(LISTED_NAMES[verdict], ["user_id"], ((shown(i),) for i in _listed(there)), there.count())
+
+
+def _listed(there: QuerySet[Listed]) -> Iterator[int]:
+    """Along ``listed_once``, which has an activity's shoppers in the order of their ids."""
+    last = 0
+    while chunk := _chunk(there.filter(user_id__gt=last).order_by("user_id").values_list("user_id")[:CHUNK]):
+        yield from (user_id for (user_id,) in chunk)
+        [last] = chunk[-1]
 
 
 def _chunk(rows: Iterable[Row]) -> list[Row]:

@@ -16,7 +16,7 @@ voided    –      –        –       –      –       –     –      – 
 ========= ====== ======== ======= ====== ======= ===== ====== ===== === ==== ======
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -70,11 +70,13 @@ def activity_changing(
     now: datetime,
     reason: str = "",
     request_id: str | None = None,
+    counted: Mapping[str, tuple[int, int]] | None = None,
 ) -> Iterator[Activity]:
     """Lock the row, check the change against it and not against what a page showed, and let the caller set fields.
 
     Then what was set is written and nothing else, with the event that says so; and once it is committed Redis is told.
 
+    :param counted: what no column says, by name: how many before and after. The caller fills it while it sets fields.
     :raises ActivityRefused: not possible now.
     """
     with transaction.atomic():
@@ -86,6 +88,7 @@ def activity_changing(
         yield activity
         after = _values(activity)
         changed = [name for name in before if after[name] != before[name]]
+        told = {**(counted or {}), **{name: (before[name], after[name]) for name in changed}}
         activity.version += 1
         activity.save(update_fields=[*changed, "version"])
         event_record(
@@ -93,8 +96,8 @@ def activity_changing(
             subject=activity,
             by=by,
             now=now,
-            before={name: before[name] for name in changed},
-            after={name: after[name] for name in changed},
+            before={name: was for name, (was, _now) in told.items()},
+            after={name: becomes for name, (_was, becomes) in told.items()},
             reason=reason,
             request_id=request_id,
         )
