@@ -17,6 +17,15 @@ _CHUNK = 1000
 COUNTED = {Listed.Verdict.ALLOW: "let_in", Listed.Verdict.DENY: "kept_out"}  # how the audit calls the lists
 
 
+def access_check(activity: Activity) -> None:
+    """Whether the columns of ``ACCESS_FIELDS`` may be as they are, each by itself and together.
+
+    :raises ValidationError: by field.
+    """
+    activity.clean_fields(exclude={field.name for field in activity._meta.fields} - set(ACCESS_FIELDS))
+    activity.access_clean()
+
+
 @contention_retried
 def activity_access_change(
     *,
@@ -37,8 +46,7 @@ def activity_access_change(
             if name in values:
                 setattr(activity, name, values[name])
         try:
-            activity.clean_fields(exclude={field.name for field in activity._meta.fields} - set(ACCESS_FIELDS))
-            activity.access_clean()
+            access_check(activity)
         except ValidationError as error:
             raise ActivityRefused(" ".join(error.messages)) from error
         if activity.audience == Audience.STAFF:

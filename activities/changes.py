@@ -17,6 +17,7 @@ from unfold.widgets import (
 
 from activities import drafts, services
 from activities.models import Activity
+from activities.statuses import UNPUBLISHED
 
 
 class ConfirmForm(forms.Form):
@@ -62,6 +63,11 @@ class VoidForm(ReasonForm):
 
 
 AUTHOR, APPROVE, OPERATE = (f"activities.{name}_activity" for name in ("change", "approve", "operate"))
+
+
+def access_permission(activity: Activity) -> str:
+    """What one must be allowed to say who is let in: its author's until it is published, then whoever runs it."""
+    return AUTHOR if activity.status in UNPUBLISHED else OPERATE
 
 
 @dataclass(frozen=True, slots=True)

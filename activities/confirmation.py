@@ -38,15 +38,17 @@ def confirmation_view(
     refusal: type[Exception],
     is_final: bool = False,
     checklist: Sequence[Item] = (),
+    back: str = "",
 ) -> HttpResponse:
     """The page, and after a valid POST the call and a redirect to the subject's page with a message.
 
     :param call: gets the form's cleaned data; ``refusal`` is what it raises for "not now", with the reason.
     :param is_final: cannot be undone, shown in red.
     :param checklist: what to look at before saying yes.
+    :param back: where the question was asked from, when that was not the subject's page.
     """
     opts = model_admin.opts
-    back = reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[subject.pk])
+    back = back or reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[subject.pk])
     if request.method == "POST" and form.is_valid():
         try:
             call(form.cleaned_data)

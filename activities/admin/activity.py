@@ -17,7 +17,7 @@ from activities.actors import actor_of
 from activities.admin.activity_buttons import ActivityButtons
 from activities.admin.activity_files import ByFileMixin
 from activities.admission import STORE_FAULTS
-from activities.models import Activity
+from activities.models import ACCESS_FIELDS, Activity, Listed
 from activities.querysets import ActivityQuerySet
 from activities.statuses import EffectiveStatus
 from activities.workflow import ActivityRefused
@@ -137,19 +137,24 @@ class ActivityAdmin(ByFileMixin, ActivityButtons):
         },
     )
 
+    # Its own page changes it, also in a sale; here it is shown to whoever may look at the activity.
+    ACCESS = (_("Access"), {"fields": (*ACCESS_FIELDS, "show_let_in", "show_kept_out")})
+
     # What may be touched
 
     def get_fieldsets(self, request: HttpRequest, obj: Activity | None = None) -> Any:
         if obj is None:
             return self.fieldsets
         if self._is_draft(obj):
-            return ((None, {"fields": ("name", "rules_text", "opened_version")}), *self.fieldsets[1:])
-        return (self.FACTS, *self.fieldsets)
+            return ((None, {"fields": ("name", "rules_text", "opened_version")}), *self.fieldsets[1:], self.ACCESS)
+        return (self.FACTS, *self.fieldsets, self.ACCESS)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Activity | None = None) -> tuple[str, ...]:
-        if obj is None or self._is_draft(obj):
+        if obj is None:
             return ()
-        return (*self.FACTS[1]["fields"], *drafts.DRAFT_FIELDS)
+        if self._is_draft(obj):
+            return self.ACCESS[1]["fields"]
+        return (*self.FACTS[1]["fields"], *drafts.DRAFT_FIELDS, *self.ACCESS[1]["fields"])
 
     def has_delete_permission(self, request: HttpRequest, obj: Activity | None = None) -> bool:
         return (obj is None or self._is_draft(obj)) and super().has_delete_permission(request, obj)
@@ -162,6 +167,12 @@ class ActivityAdmin(ByFileMixin, ActivityButtons):
     @staticmethod
     def _is_draft(obj: Activity) -> bool:
         return obj.status == Activity.Status.DRAFT
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """The drafts alone: what goes with them are lists of up to 100,000 shoppers, whom not everybody may see."""
+        count = Listed.objects.filter(activity__in=objs).count()
+        counted = {str(self.opts.verbose_name_plural): len(objs), str(Listed._meta.verbose_name_plural): count}
+        return [str(obj) for obj in objs], {name: number for name, number in counted.items() if number}, set(), []
 
     def delete_model(self, request: HttpRequest, obj: Activity) -> None:
         drafts.activity_draft_delete(activity_id=obj.pk, now=timezone.now(), by=actor_of(request))

@@ -1,6 +1,8 @@
 """The buttons of an activity's page: shown while they are legal, checked again when they are pressed."""
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -11,29 +13,35 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin
 from unfold.decorators import action
 
 from activities import drafts
+from activities.access import COUNTED
 from activities.actors import actor_of
+from activities.admin.activity_access import AccessPages
 from activities.admission import desk_now
 from activities.audit import Action, event_record
-from activities.changes import CHANGES
+from activities.changes import CHANGES, access_permission
 from activities.checklist import Item, Level
 from activities.confirmation import confirmation_button, confirmation_view
-from activities.exports import csv_response, redemptions_export, winners_export
-from activities.models import Activity
+from activities.exports import Export, csv_response, listed_export, redemptions_export, winners_export
+from activities.models import Activity, Listed
 from activities.preview import activity_checklist, preview_cards
 from activities.readonly import sees_in_full
 from activities.statuses import UNPUBLISHED
 from activities.workflow import ActivityRefused, activity_may
 
 EXPORT = "activities.export_coupon"
-EXPORTS = {"winners": winners_export, "redemptions": redemptions_export}
+EXPORTS: Mapping[str, Callable[..., Export]] = {
+    "winners": winners_export,
+    "redemptions": redemptions_export,
+    "let_in": partial(listed_export, verdict=Listed.Verdict.ALLOW),
+    "kept_out": partial(listed_export, verdict=Listed.Verdict.DENY),
+}
 CHECKED = ("submit", "approve", "publish")  # before these the checklist's warnings are shown
 
 
-class ActivityButtons(ModelAdmin):
+class ActivityButtons(AccessPages):
     """What can be done with one activity, each change by its service."""
 
     actions_detail = (
@@ -41,8 +49,9 @@ class ActivityButtons(ModelAdmin):
         "report",
         "preview",
         *CHANGES,
+        "access",
         "clone",
-        {"title": _("Export"), "items": ["winners", "redemptions"]},
+        {"title": _("Export"), "items": [*EXPORTS]},
     )
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
@@ -64,9 +73,13 @@ class ActivityButtons(ModelAdmin):
         if change == "preview":
             return self.has_view_permission(request, activity)
         if change in EXPORTS:
-            return activity.status not in UNPUBLISHED and request.user.has_perm(EXPORT)
+            has_any = activity.listed_version > 0 if change in COUNTED.values() else activity.status not in UNPUBLISHED
+            return has_any and request.user.has_perm(EXPORT)
         if change == "clone":
             return self.has_add_permission(request)
+        if change == "access":
+            is_hers = request.user.has_perm(access_permission(activity))
+            return is_hers and activity_may(activity=activity, change=change, now=now)
         if not request.user.has_perm(CHANGES[change].permission):
             return False
         return activity_may(activity=activity, change=change, now=now)
@@ -141,6 +154,8 @@ class ActivityButtons(ModelAdmin):
             raise Http404
         copy = drafts.activity_clone(activity_id=activity.pk, now=timezone.now(), by=actor_of(request))
         messages.success(request, gettext("This is the copy. Set its window, then submit it."))
+        if activity.listed_version:
+            messages.info(request, gettext("The lists of those let in and kept out were not copied."))
         return HttpResponseRedirect(reverse("admin:activities_activity_change", args=[copy.pk]))
 
     def export_of(self, request: HttpRequest, object_id: str, what: str) -> StreamingHttpResponse:
@@ -165,6 +180,16 @@ class ActivityButtons(ModelAdmin):
     def redemptions(self, request: HttpRequest, object_id: str) -> StreamingHttpResponse:
         """What became of its coupons at checkout."""
         return self.export_of(request, object_id, "redemptions")
+
+    @action(description=_("Let in (CSV)"), url_path="let-in")
+    def let_in(self, request: HttpRequest, object_id: str) -> StreamingHttpResponse:
+        """Who is let in by name."""
+        return self.export_of(request, object_id, "let_in")
+
+    @action(description=_("Kept out (CSV)"), url_path="kept-out")
+    def kept_out(self, request: HttpRequest, object_id: str) -> StreamingHttpResponse:
+        """Who is kept out by name."""
+        return self.export_of(request, object_id, "kept_out")
 
     submit = confirmation_button("submit", CHANGES["submit"].label)
     withdraw = confirmation_button("withdraw", CHANGES["withdraw"].label)
