@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import ProtectedError
 from django.utils import timezone
 
-from activities import drafts, services
+from activities import access, drafts, services
 from activities.actors import client_address
 from activities.audit import SYSTEM, Action, Actor, event_record
 from activities.models import Activity, AuditEvent
@@ -156,6 +156,18 @@ class TestBackOffice:
         boss.post(f"/admin/activities/activity/{draft.pk}/change/", form_of(draft, name="Renamed"))
         assert [(action, name) for action, name, *_rest in told()] == [("draft_create", "boss"), ("draft_edit", "boss")]
         assert told("draft_edit")[0][2:4] == ({"name": "Mine"}, {"name": "Renamed"})
+
+    def test_change_of_access_and_of_a_list_is_read_by_the_names_that_pages_have(self, boss):
+        activity, now = DraftFactory(), timezone.now()
+        access.activity_access_change(activity_id=activity.pk, values={"asks_max": None}, now=now, by=Actor("ann"))
+        access.activity_listed_replace(activity_id=activity.pk, verdict="DENY", user_ids=[987654321], now=now)
+        page = boss.get(LIST).content.decode()
+        for text in ("requests per shopper: 20 → –", "list of those kept out: 0 → 1, version of the lists: 0 → 1"):
+            assert text in page, text
+        event = AuditEvent.objects.get(action="listed")
+        shown = boss.get(f"{LIST}{event.pk}/change/").content.decode()
+        assert "&quot;list of those kept out&quot;: 1" in shown
+        assert "987654321" not in shown + str(vars(event))
 
     def test_dead_letter_key_and_roll_back_are_told(self, boss):
         activity = offer()
