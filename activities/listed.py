@@ -41,6 +41,10 @@ class ListedFile:
     user_ids: list[int]
     mistakes: list[Mistake]
 
+    @property
+    def rows(self) -> int:
+        return len(self.user_ids) + len(self.mistakes)
+
 
 def listed_file_read(content: bytes, *, others: Container[int] = ()) -> ListedFile:
     """Read a CSV of one column of ids, with or without a heading.

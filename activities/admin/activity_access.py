@@ -35,7 +35,10 @@ BUSY = _("Somebody else is working on this. Please try again.")
 LISTS = {
     Listed.Verdict.ALLOW: (
         _("List of those let in"),
-        _("They belong to the percent of shoppers above in any case. It limits nobody by itself."),
+        _(
+            "They belong to the percent of shoppers in any case: set that to 0 to sell to them alone. "
+            "Of an activity for staff only they get nothing."
+        ),
     ),
     Listed.Verdict.DENY: (_("List of those kept out"), _("They get no coupon, whatever else is set here.")),
 }

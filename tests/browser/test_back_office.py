@@ -10,12 +10,13 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 from services import wait_until
 
+from activities import access
 from activities.models import Activity, Coupon
 from seize import counting
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
-from tests.browser.conftest import walk
+from tests.browser.conftest import violations, walk
 from tests.factories import DraftFactory, issued, offer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -179,6 +180,9 @@ def test_main_pages_have_no_serious_violation_and_fit(staff, seen, view, scheme)
     activity = offer(name="双十二 满100减20")
     issued(activity)
     draft = DraftFactory(name="Draft")
+    access.activity_listed_replace(
+        activity_id=activity.pk, verdict="ALLOW", user_ids=range(1, 1235), now=timezone.now()
+    )
     pages = {
         "activities": "/admin/activities/activity/",
         "activity": f"/admin/activities/activity/{activity.pk}/change/",
@@ -192,8 +196,46 @@ def test_main_pages_have_no_serious_violation_and_fit(staff, seen, view, scheme)
         "report": f"/admin/activities/activity/{activity.pk}/report/",
         "preview": f"/admin/activities/activity/{draft.pk}/preview/",
         "import": "/admin/activities/activity/import/",
+        "access": f"/admin/activities/activity/{activity.pk}/access/",
+        "access question": f"/admin/activities/activity/{activity.pk}/access/let-in/empty/",
     }
     assert walk(boss, pages, seen=seen, device=f"{view}-{scheme}") == dict.fromkeys(pages, 200)
+    for name, content in {
+        "access preview": b"user_id\n8888\n9223372036854775807\n",
+        "access mistakes": b"seven\n8\n8\n",
+    }.items():
+        boss.goto(pages["access"])
+        boss.set_input_files("#kept-out [name=file]", {"name": "list.csv", "mimeType": "text/csv", "buffer": content})
+        boss.locator("#kept-out button[type=submit]").click()
+        boss.get_by_text("In the file").wait_for()
+        seen(boss, f"{name}-{view}-{scheme}")
+        assert violations(boss) == [], name
+
+
+def test_operator_narrows_a_sale_and_lets_shoppers_in_by_a_file(staff, worker, seen):
+    activity = offer(name="Preview sale")
+    operator = staff("eve", "operator")
+    operator.goto(f"/admin/activities/activity/{activity.pk}/change/")
+    operator.get_by_role("link", name="Access", exact=True).first.click()
+    operator.fill("[name=gray_percent]", "0")
+    operator.get_by_role("button", name="Save", exact=True).click()
+    operator.get_by_text("Done: Access").first.wait_for()
+    assert press(activity, 7).refusal is Refusal.NOT_ELIGIBLE
+    file = {"name": "friends.csv", "mimeType": "text/csv", "buffer": "\ufeff用户 id\r\n7\r\n8\r\n".encode()}
+    operator.set_input_files("#let-in [name=file]", file)
+    operator.locator("#let-in button[type=submit]").click()
+    operator.get_by_role("button", name="Replace the list").click()
+    operator.get_by_text("Shoppers: 2", exact=True).wait_for()
+    assert isinstance(press(activity, 7), Won)
+    assert press(activity, 9).refusal is Refusal.NOT_ELIGIBLE
+    with operator.expect_download() as download:
+        operator.locator("#let-in").get_by_role("link", name="Download (CSV)").click()
+    assert download.value.path().read_text(encoding="utf-8-sig").split() == ["user_id", "7", "8"]
+    operator.goto(f"/admin/activities/activity/{activity.pk}/access/")
+    operator.fill("[name=gray_percent]", "101")
+    operator.get_by_role("button", name="Save", exact=True).click()
+    operator.get_by_text("less than or equal to 100").wait_for()
+    seen(operator, "access refused")
 
 
 def test_log_in_without_a_page_in_mind_leads_to_the_first_page(context_new, site):
@@ -215,3 +257,7 @@ def test_back_office_speaks_chinese(staff, seen):
     for text in ("暂停", "追加库存", "作废", "复制"):
         assert boss.get_by_role("link", name=re.compile(text)).count() >= 1, text
     seen(boss, "activity-chinese")
+    boss.goto(f"/admin/activities/activity/{activity.pk}/access/")
+    for text in ("准入", "白名单", "黑名单", "灰度发布"):
+        assert boss.get_by_text(re.compile(text)).count() >= 1, text
+    seen(boss, "access-chinese")
