@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.db import connection
 from django.utils.translation import gettext as _
 
 from activities import admission
@@ -14,6 +15,7 @@ from activities.models import ACCESS_FIELDS, LISTED_MAX, Activity, Audience, Lis
 from activities.workflow import ActivityRefused, activity_changing
 
 _CHUNK = 1000
+_INSERT = f"INSERT INTO {Listed._meta.db_table} (activity_id, user_id, verdict) VALUES (%s, %s, %s)"  # noqa: S608 - no input
 COUNTED = {Listed.Verdict.ALLOW: "let_in", Listed.Verdict.DENY: "kept_out"}  # how the audit calls the lists
 
 
@@ -68,7 +70,7 @@ def activity_listed_replace(
 
     The audit says how many were on it before and after, not who: ids of shoppers would stay there for good.
 
-    :param user_ids: shoppers, each once.
+    :param user_ids: shoppers, in any order.
     :param expected_version: as of :func:`activity_access_change`.
     :raises ActivityRefused: over or voided, changed meanwhile, too many, or somebody is on the other list already.
     """
@@ -77,19 +79,32 @@ def activity_listed_replace(
     counted: dict[str, tuple[int, int]] = {}
     with activity_changing(Action.LISTED, activity_id=activity_id, by=by, now=now, counted=counted) as activity:
         _version_check(activity, expected_version)
-        others = Listed.objects.filter(activity=activity).exclude(verdict=verdict)
-        if on_both := set(user_ids).intersection(others.values_list("user_id", flat=True)):
+        there = dict(Listed.objects.filter(activity=activity).values_list("user_id", "verdict"))
+        if on_both := [user_id for user_id in user_ids if there.get(user_id, verdict) != verdict]:
             raise ActivityRefused(
                 _("%(number)s of them are on the other list, for example shopper %(shopper)s.")
                 % {"number": len(on_both), "shopper": min(on_both)}
             )
-        before, _by_model = Listed.objects.filter(activity=activity, verdict=verdict).delete()
-        for start in range(0, len(user_ids), _CHUNK):
-            rows = [Listed(activity=activity, user_id=i, verdict=verdict) for i in user_ids[start : start + _CHUNK]]
-            Listed.objects.bulk_create(rows)
-        counted[COUNTED[verdict]] = (before, len(user_ids))
+        before = {user_id for user_id, found in there.items() if found == verdict}
+        after = set(user_ids)
+        _listed_move(activity, verdict, remove=before - after, add=after - before)
+        counted[COUNTED[verdict]] = (len(before), len(after))
         activity.listed_version += 1
     return activity
+
+
+def _listed_move(activity: Activity, verdict: Listed.Verdict, *, remove: set[int], add: set[int]) -> None:
+    """Write only what differs, in the order that the index has: the activity's row is locked meanwhile.
+
+    Of 100,000 rows the database makes a third of a second, and model objects three more: so none are made.
+    """
+    gone = sorted(remove)
+    for start in range(0, len(gone), _CHUNK):
+        Listed.objects.filter(activity=activity, user_id__in=gone[start : start + _CHUNK]).delete()
+    rows = [(activity.pk, user_id, verdict.value) for user_id in sorted(add)]
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), _CHUNK):
+            cursor.executemany(_INSERT, rows[start : start + _CHUNK])
 
 
 def _version_check(activity: Activity, expected: int | None) -> None:

@@ -194,7 +194,7 @@ def test_list_of_100000_is_replaced_published_and_given_out_within_seconds():
     text = b"".join(csv_stream([export.header], export.rows))
     assert listed_file_read(text).user_ids == sorted([*user_ids[:-1], 7])
     assert export.expected == LISTED_MAX
-    assert taken_s < 30
+    assert taken_s < 20
 
 
 # -- Files -------------------------------------------------------------------------------------------------

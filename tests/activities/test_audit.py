@@ -13,7 +13,7 @@ from django.utils import timezone
 from activities import access, drafts, services
 from activities.actors import client_address
 from activities.audit import SYSTEM, Action, Actor, event_record
-from activities.models import Activity, AuditEvent
+from activities.models import Activity, AuditEvent, Listed
 from activities.workflow import ActivityRefused
 from seize.queue import Entry
 from sync.letters import letter_discard
@@ -160,7 +160,9 @@ class TestBackOffice:
     def test_change_of_access_and_of_a_list_is_read_by_the_names_that_pages_have(self, boss):
         activity, now = DraftFactory(), timezone.now()
         access.activity_access_change(activity_id=activity.pk, values={"asks_max": None}, now=now, by=Actor("ann"))
-        access.activity_listed_replace(activity_id=activity.pk, verdict="DENY", user_ids=[987654321], now=now)
+        access.activity_listed_replace(
+            activity_id=activity.pk, verdict=Listed.Verdict.DENY, user_ids=[987654321], now=now
+        )
         page = boss.get(LIST).content.decode()
         for text in ("requests per shopper: 20 → –", "list of those kept out: 0 → 1, version of the lists: 0 → 1"):
             assert text in page, text

@@ -11,7 +11,7 @@ from django.utils import timezone
 from services import wait_until
 
 from activities import access
-from activities.models import Activity, Coupon
+from activities.models import Activity, Coupon, Listed
 from seize import counting
 from seize.outcomes import Refusal, Won
 from seize.requests import SeizeRequest
@@ -181,7 +181,7 @@ def test_main_pages_have_no_serious_violation_and_fit(staff, seen, view, scheme)
     issued(activity)
     draft = DraftFactory(name="Draft")
     access.activity_listed_replace(
-        activity_id=activity.pk, verdict="ALLOW", user_ids=range(1, 1235), now=timezone.now()
+        activity_id=activity.pk, verdict=Listed.Verdict.ALLOW, user_ids=range(1, 1235), now=timezone.now()
     )
     pages = {
         "activities": "/admin/activities/activity/",
