@@ -93,7 +93,7 @@ def _seen(
         if release is None or is_open(name, release):
             seen[name] = shown
         elif release.is_announced and shown["status"] in _STILL_TO_COME:
-            seen[name] = {**shown, "status": EffectiveStatus.UPCOMING.value, "coming_soon": True}
+            seen[name] = {**shown, "status": EffectiveStatus.UPCOMING.value, "stock_left": None, "coming_soon": True}
     return seen
 
 

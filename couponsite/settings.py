@@ -15,9 +15,9 @@ from urllib.parse import urlsplit, urlunsplit
 import environ
 from csp.constants import NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
-from django.templatetags.static import static
-from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
+
+from couponsite import sidebar
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
@@ -430,80 +430,4 @@ LOGGING = {
 # Where a log-in leads that was not sent from a page: only staff log in by a form of Django's.
 LOGIN_REDIRECT_URL = "admin:index"
 
-UNFOLD = {
-    "LOGIN": {"form": "couponsite.forms.StaffLogInForm"},
-    "SITE_TITLE": _("Coupon seizing"),
-    "SITE_HEADER": _("Coupon seizing"),
-    "SITE_SUBHEADER": _("Back office"),
-    "SITE_SYMBOL": "confirmation_number",
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("favicon.svg")}],
-    "SHOW_HISTORY": True,
-    "DASHBOARD_CALLBACK": "couponsite.back_office.dashboard_callback",
-    "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {
-        "navigation": [
-            {
-                "title": _("Sale"),
-                "items": [
-                    {
-                        "title": _("Activities"),
-                        "icon": "campaign",
-                        "link": reverse_lazy("admin:activities_activity_changelist"),
-                    },
-                    {
-                        "title": _("Coupons"),
-                        "icon": "confirmation_number",
-                        "link": reverse_lazy("admin:activities_coupon_changelist"),
-                    },
-                    {
-                        "title": _("Redemptions"),
-                        "icon": "receipt_long",
-                        "link": reverse_lazy("admin:activities_redemption_changelist"),
-                    },
-                ],
-            },
-            {
-                "title": _("Sync"),
-                "items": [
-                    {
-                        "title": _("Dead letters"),
-                        "icon": "report",
-                        "link": reverse_lazy("admin:sync_deadletter_changelist"),
-                    },
-                    {
-                        "title": _("Reconciliations"),
-                        "icon": "balance",
-                        "link": reverse_lazy("admin:sync_reconciliation_changelist"),
-                    },
-                    {"title": _("Health"), "icon": "monitor_heart", "link": reverse_lazy("sync-health")},
-                    {
-                        "title": _("Schedule"),
-                        "icon": "schedule",
-                        "link": reverse_lazy("admin:django_celery_beat_periodictask_changelist"),
-                    },
-                ],
-            },
-            {
-                "title": _("People and keys"),
-                "items": [
-                    {"title": _("Users"), "icon": "group", "link": reverse_lazy("admin:auth_user_changelist")},
-                    {
-                        "title": _("Groups"),
-                        "icon": "groups",
-                        "link": reverse_lazy("admin:auth_group_changelist"),
-                    },
-                    {
-                        "title": _("API keys"),
-                        "icon": "key",
-                        "link": reverse_lazy("admin:activities_apikey_changelist"),
-                    },
-                    {
-                        "title": _("Audit"),
-                        "icon": "history",
-                        "link": reverse_lazy("admin:activities_auditevent_changelist"),
-                    },
-                ],
-            },
-        ],
-    },
-}
+UNFOLD = sidebar.UNFOLD
