@@ -12,6 +12,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import MutableMapping
+from contextlib import nullcontext
 from typing import Any
 
 from a2wsgi import WSGIMiddleware
@@ -45,13 +46,20 @@ _WITHOUT_LEDGER = re.compile(
 )
 
 
-class Pool:
-    """Django in some threads, for so many requests at a time, at work or waiting; one more is shed at once."""
+_OFFICE = re.compile("/(?:admin|market/docs|market/schema)(?:/|$)")
 
-    def __init__(self, application: Application, *, limit: int) -> None:
+
+class Pool:
+    """Django in some threads, for so many requests at a time, at work or waiting; one more is shed at once.
+
+    ``at_once``: of the threads that it shares with another pool it takes so many at most.
+    """
+
+    def __init__(self, application: Application, *, limit: int, at_once: int | None = None) -> None:
         self.application = application
         self.limit = limit
         self.running = 0
+        self._turns = nullcontext() if at_once is None else asyncio.Semaphore(at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.running >= self.limit:
@@ -59,27 +67,34 @@ class Pool:
             return
         self.running += 1
         try:
-            await _serve(self.application, scope, receive, send)
+            await _serve(self._in_turn, scope, receive, send)
         finally:
             self.running -= 1
+
+    async def _in_turn(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._turns:
+            await self.application(scope, receive, send)
 
 
 class Bounded:
     """Django by pools of threads: for what may wait for the ledger, for what needs none, and for probes.
 
+    Of the ledger's threads the back office takes half at most: shoppers' claims and checkout come first.
+
     A thread is only taken for a request whose body is here: eight clients that never send theirs would stop Django.
     Probes have a thread of their own: a process that sells must not be restarted because Django is busy.
     """
 
-    def __init__(self, *, ledger: Pool, pages: Pool, probes: Application) -> None:
+    def __init__(self, *, ledger: Pool, office: Pool, pages: Pool, probes: Application) -> None:
         self.ledger = ledger
+        self.office = office
         self.pages = pages
         self.probes = probes
 
     @property
     def running(self) -> int:
         """Requests at work or waiting, without the probes."""
-        return self.ledger.running + self.pages.running
+        return self.ledger.running + self.office.running + self.pages.running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # WSGI cannot tell X_Forwarded_Proto from X-Forwarded-Proto, and proxies only guard the latter.
@@ -95,6 +110,8 @@ class Bounded:
             await _refuse(scope, send, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
         elif _WITHOUT_LEDGER.fullmatch(scope["path"]):
             await self.pages(scope, receive, send)
+        elif _OFFICE.match(scope["path"]):
+            await self.office(scope, receive, send)
         else:
             await self.ledger(scope, receive, send)
 
@@ -158,10 +175,6 @@ def _threads(number: int) -> Application:
     return pool
 
 
-def _pool() -> Pool:
-    return Pool(_threads(settings.WEB_THREADS), limit=settings.WEB_THREADS + settings.WEB_WAITING_MAX)
-
-
 def front() -> Front:
     """A front with lanes and threads of its own."""
     shortcuts: list[Shortcut] = [ReadyShortcut(), WatchShortcut()]
@@ -169,7 +182,14 @@ def front() -> Front:
         desk = Desk(threads=settings.SEIZE_GATE_THREADS)
         lanes = Lanes(call=desk, waiting_max=settings.SEIZE_GATE_WAITING_MAX)
         shortcuts.insert(0, SeizeShortcut(lanes, close=desk.close))
-    bounded = Bounded(ledger=_pool(), pages=_pool(), probes=_threads(1))
+    threads, waiting = settings.WEB_THREADS, settings.WEB_WAITING_MAX
+    ledger = _threads(threads)
+    bounded = Bounded(
+        ledger=Pool(ledger, limit=threads + waiting),
+        office=Pool(ledger, limit=threads + waiting, at_once=max(1, threads // 2)),
+        pages=Pool(_threads(threads), limit=threads + waiting),
+        probes=_threads(1),
+    )
     return Front(shortcuts, bounded, started=_started)
 
 

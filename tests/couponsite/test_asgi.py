@@ -62,6 +62,36 @@ def test_ledger_that_hangs_stops_nothing_that_needs_none(settings, monkeypatch, 
             connection.close()
 
 
+def test_back_office_that_hangs_leaves_half_of_the_threads_to_claims_and_checkout(settings, monkeypatch):
+    settings.WEB_THREADS, settings.WEB_WAITING_MAX = 2, 8
+    activity = offer()
+    opened = threading.Event()
+
+    def hangs(*_args, **_given):
+        assert opened.wait(20)
+        raise OperationalError(2013, "Lost connection to server during query")
+
+    monkeypatch.setattr("django.contrib.admin.sites.AdminSite.has_permission", hangs)
+    made = asgi.front()
+    with served(Counted(made.shortcuts, made.django), kind="protocol") as server:
+        office = (("Host", "localhost"), ("Accept-Language", "en"))
+        connections = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(4)]
+        for connection in connections:
+            connection.sendall(raw_request("GET", "/admin/", headers=office))
+        wait_until(lambda: made.django.office.running == 4, seconds=5, what="the back office is at work")
+        mine = (("Host", "localhost"), ("Authorization", f"Bearer {access_token_issue(user_id=7, lifetime_s=60)}"))
+        claim = f"/market/consumer/activity/{activity.pk}/claim"
+        began = time.monotonic()
+        answers = [ask(server.port, raw_request("GET", path, headers=mine), method="GET") for path in (claim, MY) * 3]
+        assert [answer.status for answer in answers] == [200] * 6
+        assert time.monotonic() - began < 5
+        assert not opened.is_set()
+        opened.set()
+        assert [read_reply(connection, "GET").status for connection in connections] == [503] * 4
+        for connection in connections:
+            connection.close()
+
+
 @pytest.mark.parametrize(("method", "path"), WITHOUT_LEDGER)
 def test_what_has_threads_of_its_own_costs_no_query(client, django_assert_num_queries, method, path):
     activity = offer()
