@@ -66,25 +66,37 @@ def access_of(activity: Activity) -> desk.Access:
         pressure=activity.pressure_min if activity.challenge == Challenge.PRESSURE else None,
         percent=None if is_for_staff or activity.gray_percent == 100 else activity.gray_percent,
         staff=is_for_staff,
-        lists=activity.listed_version or None,
+        lists=activity.listed_version if is_listed(activity) else None,
     )
 
 
 def activity_preheat(activity: Activity) -> str:
     """Bring Redis up to a row, and the lists that it speaks of; what ``preheat.lua`` said, but never 'lists'."""
-    answer = desk.preheat(rules_of(activity))
+    rules = rules_of(activity)
+    answer = desk.preheat(rules)
     if answer == "lists":
         listed_publish(activity)
-        answer = desk.preheat(rules_of(activity))
+        answer = desk.preheat(rules)
     return answer
 
 
-def listed_publish(activity: Activity) -> None:
-    """Write to Redis who is let in to the activity and who is kept out by name, if it has such lists."""
-    if activity.listed_version:
+def is_listed(activity: Activity) -> bool:
+    """Whether anybody is let in to the activity, or kept out, by name."""
+    return activity.listed_version > 0 and Listed.objects.filter(activity=activity).exists()
+
+
+def listed_publish(activity: Activity, *, force: bool = False) -> None:
+    """Write to Redis who is let in to the activity and who is kept out by name, if it has such lists.
+
+    :param force: whatever lies there, as when an activity is made anew.
+    :raises seize.desk.ListBroken: Redis was emptied meanwhile.
+    """
+    if is_listed(activity):
         rows = Listed.objects.filter(activity=activity).values_list("user_id", "verdict")
         listed = [(user_id, verdict.lower()) for user_id, verdict in rows.iterator(chunk_size=10_000)]
-        desk.listed_write(activity_id=activity.pk, version=activity.listed_version, listed=listed)
+        desk.listed_write(
+            activity_id=activity.pk, uid=activity.uid, version=activity.listed_version, listed=listed, force=force
+        )
 
 
 def staff_publish() -> None:
@@ -190,13 +202,14 @@ def list_element(activity: Activity) -> dict[str, object]:
 def release_element(activity: Activity) -> dict[str, object] | None:
     """An activity's release as the list in Redis holds it; None where it is open to everybody."""
     is_for_staff = activity.audience == Audience.STAFF
-    if activity.gray_percent == 100 and not is_for_staff and not activity.listed_version:
+    has_lists = is_listed(activity)
+    if activity.gray_percent == 100 and not is_for_staff and not has_lists:
         return None
     return {
         "uid": activity.uid,
         "percent": activity.gray_percent,
         "is_for_staff": is_for_staff,
-        "has_lists": bool(activity.listed_version),
+        "has_lists": has_lists,
         "is_announced": activity.coming_soon,
     }
 

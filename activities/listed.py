@@ -10,6 +10,7 @@ import secrets
 from array import array
 from collections.abc import Container
 from dataclasses import dataclass
+from itertools import islice
 
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
@@ -57,8 +58,7 @@ def listed_file_read(content: bytes, *, others: Container[int] = ()) -> ListedFi
         raise ValidationError(_("There is nobody in the file."))
     if len(lines) > LISTED_MAX:
         raise ValidationError(
-            _("There are %(rows)s rows, and a list takes at most %(max)s shoppers.")
-            % {"rows": len(lines), "max": LISTED_MAX}
+            _("There are more rows than a list takes: at most %(max)s shoppers.") % {"max": LISTED_MAX}
         )
     first_at: dict[int, int] = {}
     mistakes: list[Mistake] = []
@@ -89,7 +89,8 @@ def _lines_read(content: bytes) -> list[tuple[int, list[str]]]:
         raise ValidationError(_("The file is not UTF-8: save it as “CSV UTF-8”.")) from error
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        lines = [(reader.line_num, cells) for row in reader if (cells := [cell for cell in row if cell.strip()])]
+        every = ((reader.line_num, cells) for row in reader if (cells := [cell for cell in row if cell.strip()]))
+        lines = list(islice(every, LISTED_MAX + 2))  # the heading, and one too many
     except csv.Error as error:
         raise ValidationError(_("The file is no CSV: %(error)s.") % {"error": error}) from error
     has_heading = lines and lines[0][1][0].strip().lower() in HEADINGS

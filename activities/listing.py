@@ -22,7 +22,7 @@ class Snapshot:
 
     ``read_s`` is that moment by this process' monotonic clock. Running ones come first, then by start. At
     ``changes_ms`` the next one starts or ends, and a status is another. ``activities`` is what everybody sees,
-    ``every`` what there is, with those to whom it is open.
+    ``every`` what there is, with those to whom it is open; ``is_personal``: some shoppers see more than others.
     """
 
     now_ms: int
@@ -30,11 +30,7 @@ class Snapshot:
     changes_ms: int
     activities: dict[str, dict[str, Any]]
     every: dict[str, tuple[dict[str, Any], Release | None]]
-
-    @property
-    def is_personal(self) -> bool:
-        """Whether some shoppers see more than others."""
-        return any(release is not None for _shown_, release in self.every.values())
+    is_personal: bool
 
 
 def snapshot_read() -> Snapshot:
@@ -58,7 +54,8 @@ def snapshot_read() -> Snapshot:
     every = {
         element["id"]: (_shown(element, left.get(int(element["id"]))), release_read(element)) for element in elements
     }
-    return Snapshot(now_ms, read_s, changes_ms, _seen(every, _is_open_to_everybody), every)
+    is_personal = any(release is not None for _shown_, release in every.values())
+    return Snapshot(now_ms, read_s, changes_ms, _seen(every, _is_open_to_everybody), every, is_personal)
 
 
 def snapshot_for(snapshot: Snapshot, *, user_id: int) -> Snapshot:

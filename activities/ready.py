@@ -189,7 +189,7 @@ def list_ready(*, tab: str | None, user_id: int | None = None) -> Ready:
     if user_id is None or not taken.snapshot.is_personal:
         return _list_of(taken, tab)
     results = orjson.dumps(activities_list(snapshot_for(taken.snapshot, user_id=user_id), tab=tab))
-    return replace(_ready(taken, b'","results":' + results + b"}"), is_personal=True)
+    return replace(_ready(taken, _list_tail(taken, results)), is_personal=True)
 
 
 def detail_ready(*, activity_id: int, user_id: int | None = None) -> Ready | None:
@@ -219,8 +219,12 @@ def _list_of(taken: _Taken, tab: str | None, *, before: _Taken | None = None) ->
     if ready is None:
         results = orjson.dumps(activities_list(taken.snapshot, tab=tab))
         same = None if before is None else before.rendered.get(tab)
-        ready = taken.rendered[tab] = _ready(taken, b'","results":' + results + b"}", same=same)
+        ready = taken.rendered[tab] = _ready(taken, _list_tail(taken, results), same=same)
     return ready
+
+
+def _list_tail(taken: _Taken, results: bytes) -> bytes:
+    return b'","personal":%b,"results":%b}' % (b"true" if taken.snapshot.is_personal else b"false", results)
 
 
 def _detail_of(taken: _Taken, activity_id: str) -> Ready | None:

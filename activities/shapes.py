@@ -87,6 +87,9 @@ class ActivityListShape(serializers.Serializer):
     """What is on offer, those that run first, then by start."""
 
     server_time = MomentField(help_text="Let countdowns go by it.")
+    personal = serializers.BooleanField(
+        help_text="Whether some shoppers see other activities than this answer: ask with a token for your own."
+    )
     results = ActivityShape(many=True)
 
 
@@ -185,7 +188,7 @@ LIST = operation(
         200: Answer(
             "What is on offer.",
             ActivityListShape,
-            examples={"one activity": {"server_time": _NOW, "results": [_ACTIVITY]}},
+            examples={"one activity": {"server_time": _NOW, "personal": False, "results": [_ACTIVITY]}},
             headers=_AS_IT_IS,
             links=[
                 Link("first", "getActivity", "Its rules.", parameters={"activity_id": "$response.body#/results/0/id"}),

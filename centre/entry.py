@@ -43,11 +43,15 @@ class LogInForm(forms.Form):
 
     user_id: int
 
+    def __init__(self, data: Any = None, *, request: HttpRequest | None = None) -> None:
+        super().__init__(data)
+        self.request = request
+
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean()
         if not self.errors:
             user = authenticate(
-                username=self.cleaned_data["username"], password=self.cleaned_data["password"]
+                self.request, username=self.cleaned_data["username"], password=self.cleaned_data["password"]
             )  # nobody but an active user
             if user is None or user.pk is None:
                 raise forms.ValidationError(_("User name and password do not match."))
@@ -79,7 +83,10 @@ class LogInPage(OwnPage):
         is_demo = "shopper" in request.POST
         if is_demo and not settings.DEVELOPMENT:
             raise Http404
-        log_in, demo = LogInForm(None if is_demo else request.POST), DemoForm(request.POST if is_demo else None)
+        log_in, demo = (
+            LogInForm(None if is_demo else request.POST, request=request),
+            DemoForm(request.POST if is_demo else None),
+        )
         form: Any = demo if is_demo else log_in
         pace = log_in_pace(address=client_address(request))
         if pace is not None:

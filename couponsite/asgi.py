@@ -46,6 +46,9 @@ _WITHOUT_LEDGER = re.compile(
 )
 
 
+# A page without one of its modules would be a dead page, and what static files cost is bounded by the pool. A press is
+# counted by its view: a winner must be told of the win, and the view knows what is asked.
+_UNCOUNTED = re.compile("/static/|/market/consumer/coupon/seize$")
 _OFFICE = re.compile("/(?:admin|market/docs|market/schema)(?:/|$)")
 
 
@@ -104,8 +107,7 @@ class Bounded:
             return
         forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for").decode("latin-1")
         address = address_of(peer=peer_of(scope), forwarded=forwarded)
-        # A page without one of its modules would be a dead page, and what static files cost is bounded by the pool.
-        pace = None if scope["path"].startswith("/static/") else visit_pace(address=address)
+        pace = None if _UNCOUNTED.match(scope["path"]) else visit_pace(address=address)
         if pace is not None:
             await _refuse(scope, send, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
         elif _WITHOUT_LEDGER.fullmatch(scope["path"]):

@@ -2,12 +2,14 @@
 
 import functools
 import ipaddress
+import re
 from typing import NamedTuple
 
 from django.conf import settings
 
 from seize.frozen import settings_cached
 
+_PORT = re.compile(r"^(?:\[([^\]]+)\](?::\d+)?|([\d.]+):\d+)$")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -50,8 +52,9 @@ def _is_proxy(address: str, known: tuple[Network, ...]) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    bare = _PORT.sub(r"\1\2", address)  # some proxies add the port
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        found = ipaddress.ip_address(bare.partition("%")[0])
     except ValueError:
         return None
     return getattr(found, "ipv4_mapped", None) or found

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 import orjson
 
+from seize import store
 from seize.keys import (
     LIST_KEY,
     LIST_STAMP_KEY,
@@ -130,11 +131,10 @@ def settle(*, activity_id: int, uid: str, epoch: int) -> bool:
     return bool(script_call("settle", (keys.rules, keys.stock, keys.holders, keys.listed), (activity_id, uid, epoch)))
 
 
-def effort_read(*, activity_id: int) -> int | None:
-    """Hashes that an activity's challenge takes at most; None while it asks for none."""
-    with faults_translated():
-        text = client().hget(rules_key(activity_id), "access")
-    return orjson.loads(cast(str, text)).get("effort") if text else None
+def effort_read(*, activity_id: int) -> tuple[int | None, int]:
+    """Hashes that an activity's challenge takes at most, None while it asks for none; and Redis' clock, Unix ms."""
+    text, now_ms = script_call("effort", (rules_key(activity_id),), ())
+    return (orjson.loads(text).get("effort") if text else None), int(now_ms)
 
 
 # -- Who is let in or kept out by name ------------------------------------------------------------------
@@ -143,8 +143,18 @@ LISTED_CHUNK = 1000
 _LISTED_TTL_S = 60  # of one that nobody went on writing
 
 
-def listed_write(*, activity_id: int, version: int, listed: Sequence[tuple[int, str]]) -> bool:
-    """Replace the list of (user id, 'allow' or 'deny') at once; False when one as new was there already."""
+class ListBroken(store.StoreUnavailable):
+    """A list did not arrive whole; the one before is in place, and it is written again."""
+
+
+def listed_write(
+    *, activity_id: int, uid: str, version: int, listed: Sequence[tuple[int, str]], force: bool = False
+) -> bool:
+    """Replace the list of (user id, 'allow' or 'deny') at once; False when one as new was there already.
+
+    :param force: also in the place of one as new, as after a loss.
+    :raises ListBroken: Redis was emptied meanwhile.
+    """
     key = listed_key(activity_id)
     making = f"{key}:{secrets.token_hex(8)}"
     for start in range(0, len(listed), LISTED_CHUNK):
@@ -153,7 +163,10 @@ def listed_write(*, activity_id: int, version: int, listed: Sequence[tuple[int, 
             pipeline.hset(making, mapping=dict(listed[start : start + LISTED_CHUNK]))
             pipeline.expire(making, _LISTED_TTL_S)
             pipeline.execute()
-    return bool(script_call("listed_finish", (key, making), (version,)))
+    done = int(script_call("listed_finish", (key, making), (uid, version, len(listed), int(force))))
+    if done < 0:
+        raise ListBroken(f"the list of activity {activity_id} did not arrive whole")
+    return bool(done)
 
 
 def listed_read(*, activity_ids: Sequence[int], user_id: int) -> list[str | None]:
@@ -193,6 +206,7 @@ class ActivityState(NamedTuple):
     fence_gen: str
     holders_epoch: str
     stock: str
+    listed: str
 
 
 class ShardState(NamedTuple):
@@ -208,7 +222,7 @@ def shard_inspect(*, shard: int, activity_ids: Sequence[int]) -> ShardState:
     """Read many activities of one shard in one instant; callers pass at most some hundreds at a time."""
     keys = [marker_key(shard), stock_key(shard)]
     for activity_id in activity_ids:
-        keys += (rules_key(activity_id), holders_key(activity_id))
+        keys += (rules_key(activity_id), holders_key(activity_id), listed_key(activity_id))
     now_ms, gen, loaded, *found = script_call("shard_inspect", keys, activity_ids)
     activities = {i: ActivityState(*fields) for i, fields in zip(activity_ids, found, strict=True)}
     return ShardState(now_ms=now_ms, gen=gen, loaded=loaded == gen, activities=activities)

@@ -13,6 +13,7 @@ from seize.asking import asking_of
 from seize.authentication import WWW_AUTHENTICATE
 from seize.batching import Lanes
 from seize.fronts import Answer, Headers, PlainRequest, answer_of, nobody_leaves, plain_request, problem_answer
+from seize.limits import visit_pace
 from seize.outcomes import Outcome, Refused, Won
 from seize.problems import Problem, pace_headers, problem_of_fault
 from seize.requests import BODY_MAX_BYTES, RequestInvalid, seize_request_parse
@@ -72,15 +73,15 @@ class SeizeTicket:
             user_id = bearer_verify(self.request.authorization)
             wanted = seize_request_parse(body)
         except TokenInvalid:
-            done(self._problem(Problem("UNAUTHENTICATED", headers={"WWW-Authenticate": WWW_AUTHENTICATE})))
+            done(self._wrong(Problem("UNAUTHENTICATED", headers={"WWW-Authenticate": WWW_AUTHENTICATE})))
             return nobody_leaves
         except RequestInvalid as error:
-            done(self._problem(Problem("INVALID_REQUEST", detail=str(error))))
+            done(self._wrong(Problem("INVALID_REQUEST", detail=str(error))))
             return nobody_leaves
         self._asking = asking_of(wanted=wanted, user_id=user_id, address=self.request.address)
         if self._asking.is_in_vain:
             problem = Problem("TOO_MANY_REQUESTS", headers=pace_headers(self._asking.pace))
-            done(replace(self._problem(problem), rest_s=SHED_REST_S))
+            done(self._rested(self._problem(problem)))
             return nobody_leaves
         if self._asking.pace is not None and self.lanes.is_crowded:
             done(self._shed())
@@ -104,7 +105,7 @@ class SeizeTicket:
         if done is not None:
             answer = self._answer(outcome)
             # Who asks too often is read more slowly, also when it is a win that is told again and again.
-            done(answer if self._asking.pace is None else replace(answer, rest_s=SHED_REST_S))
+            done(answer if self._asking.pace is None else self._rested(answer))
 
     def _answer(self, outcome: Outcome | Fault | None) -> Answer:
         if isinstance(outcome, Won):
@@ -113,6 +114,18 @@ class SeizeTicket:
         if isinstance(outcome, Refused):
             return self._problem(refused_problem(self._asking.told(outcome)))
         return self._problem(Problem("INTERNAL_ERROR") if outcome is None else problem_of_fault(outcome))
+
+    def _wrong(self, problem: Problem) -> Answer:
+        """What is no press counts as a visit, as it does behind this."""
+        pace = visit_pace(address=self.request.address)
+        if pace is None:
+            return self._problem(problem)
+        return self._rested(self._problem(Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace))))
+
+    def _rested(self, answer: Answer) -> Answer:
+        """Read its client more slowly from now on; but not a proxy, whose next request is somebody else's."""
+        is_clients_own = self.request.address == self.request.peer
+        return replace(answer, rest_s=SHED_REST_S) if is_clients_own else answer
 
     def _shed(self) -> Answer:
         return replace(self._problem(problem_of_fault(StoreBusy("too many wait"))), rest_s=SHED_REST_S)

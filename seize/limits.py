@@ -40,8 +40,11 @@ class Limit:
         self._due_us: dict[object, int] = {}
         self._due_before_us: dict[object, int] = {}
 
-    def pace(self, key: object) -> Pace | None:
-        """Count a request; None while there is room, else how long to wait. A request that is refused counts not."""
+    def pace(self, key: object, *, counts: bool = True) -> Pace | None:
+        """Count a request; None while there is room, else how long to wait. A request that is refused counts not.
+
+        :param counts: False only looks.
+        """
         now_us = self._now_us()
         if now_us >= self._turn_ends_us or len(self._due_us) >= KEYS_MAX:
             self._turn(now_us)
@@ -50,7 +53,8 @@ class Limit:
         over_us = due_us - now_us - self._room_us
         if over_us > 0:
             return Pace(self.name, self.quota.number, self.quota.window_s * 1000, -(-over_us // 1000))
-        self._due_us[key] = due_us
+        if counts:
+            self._due_us[key] = due_us
         return None
 
     def _turn(self, now_us: int) -> None:
@@ -89,24 +93,37 @@ def limits_forget() -> None:
 
 
 def press_pace(*, user_id: int, address: str) -> Pace | None:
-    """Whether this shopper, this client and the site have room for one more press; it is counted where they have."""
-    limits = _limits()
-    if limits.shopper is not None and (pace := limits.shopper.pace(user_id)) is not None:
-        return pace
-    return visit_pace(address=address)
+    """Whether this shopper, this client and the site have room for one more press; it is counted where all have."""
+    shopper = _limits().shopper
+    if shopper is None:
+        return visit_pace(address=address)
+    pace = shopper.pace(user_id, counts=False) or visit_pace(address=address)
+    if pace is None:
+        shopper.pace(user_id)
+    return pace
 
 
 def visit_pace(*, address: str) -> Pace | None:
-    """Whether this client and the site have room for one more request of any kind."""
-    limits = _limits()
-    if limits.address is not None and (network := network_of(address)) is not None:
-        pace = limits.address.pace(network)
-        if pace is not None:
-            return pace
-    return None if limits.site is None else limits.site.pace("")
+    """Whether this client and the site have room for one more request of any kind; it is counted where both have."""
+    limits, network = _limits(), network_of(address)
+    if limits.address is None or network is None:
+        return None if limits.site is None else limits.site.pace("")
+    pace = limits.address.pace(network, counts=False) or (None if limits.site is None else limits.site.pace(""))
+    if pace is None:
+        limits.address.pace(network)
+    return pace
 
 
 def log_in_pace(*, address: str) -> Pace | None:
-    """Whether this client may try another password."""
-    limits, network = _limits(), network_of(address)
-    return None if limits.log_in is None or network is None else limits.log_in.pace(network)
+    """Whether this client may try another password. Those that are right are not counted: many share an address."""
+    return _log_in(address, counts=False)
+
+
+def log_in_failed(*, address: str) -> None:
+    """Count a password that was wrong."""
+    _log_in(address, counts=True)
+
+
+def _log_in(address: str, *, counts: bool) -> Pace | None:
+    limit, network = _limits().log_in, network_of(address)
+    return None if limit is None or network is None else limit.pace(network, counts=counts)

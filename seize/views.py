@@ -1,6 +1,6 @@
 """The seize endpoint as Django REST framework serves it: the readable truth of the contract."""
 
-from rest_framework.exceptions import UnsupportedMediaType
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, UnsupportedMediaType
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -10,9 +10,10 @@ from seize.addresses import address_of
 from seize.asking import asking_of
 from seize.authentication import shopper_id
 from seize.challenge import challenge_make
+from seize.limits import visit_pace
 from seize.outcomes import Refused
 from seize.problems import CONTENT_TYPE, Problem, pace_headers
-from seize.requests import BODY_MAX_BYTES, RequestTooLarge, id_parse, query_parse, seize_request_parse
+from seize.requests import BODY_MAX_BYTES, RequestInvalid, RequestTooLarge, id_parse, query_parse, seize_request_parse
 from seize.responses import refused_problem, won_response
 from seize.services import coupons_seize
 from seize.shapes import CHALLENGE, SEIZE
@@ -20,6 +21,15 @@ from seize.shapes import CHALLENGE, SEIZE
 
 class CouponSeizeView(APIView):
     """``POST /market/consumer/coupon/seize``: claim one coupon for the caller."""
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """What is no press counts as a visit."""
+        if isinstance(exc, NotAuthenticated | AuthenticationFailed | RequestInvalid):
+            pace = visit_pace(address=_address(self.request))
+            if pace is not None:
+                return _problem(self.request, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
+        response: Response = super().handle_exception(exc)
+        return response
 
     @SEIZE
     def post(self, request: Request) -> Response:
@@ -45,10 +55,10 @@ class ChallengeView(APIView):
     def get(self, request: Request, activity_id: str) -> Response:
         query_parse(request.GET)
         user_id, known = shopper_id(request), id_parse(activity_id)
-        effort = None if known is None else desk.effort_read(activity_id=known)
+        effort, now_ms = (None, 0) if known is None else desk.effort_read(activity_id=known)
         if known is None or effort is None:
             return _problem(request, Problem("NOT_FOUND", detail="This activity asks for no challenge."))
-        made = challenge_make(activity_id=known, user_id=user_id, effort=effort)
+        made = challenge_make(activity_id=known, user_id=user_id, effort=effort, now_ms=now_ms)
         return Response(made, headers={"Cache-Control": "no-store"})
 
 

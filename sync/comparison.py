@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from activities.admission import activity_preheat, list_publish, staff_publish
-from activities.models import Activity
+from activities.models import Activity, Listed
 from activities.querysets import ActivityQuerySet
 from seize import desk
 from seize.keys import SHARDS, shard_of
@@ -30,6 +30,7 @@ class Watched(NamedTuple):
     uid: str
     epoch: int
     version: int
+    listed_version: int
 
 
 @dataclass(slots=True)
@@ -151,7 +152,15 @@ def verdict(activity: Watched | Activity, state: desk.ShardState) -> str:
     stamps = (there.uid, there.epoch, there.gen, there.holders_epoch)
     if stamps != (activity.uid, epoch, state.gen, epoch) or there.stock == "":
         return "rebuild"
-    return "preheat" if int(there.version) < activity.version else "nothing"
+    is_behind = int(there.version) < activity.version
+    return "preheat" if is_behind or not _has_list(activity, there) else "nothing"
+
+
+def _has_list(activity: Watched | Activity, there: desk.ActivityState) -> bool:
+    """Whether the list that the row speaks of is in Redis, or none is: of lists that were emptied nothing is kept."""
+    uid, _colon, version = there.listed.partition(":")
+    is_there = uid == activity.uid and version.isdigit() and int(version) >= activity.listed_version
+    return activity.listed_version == 0 or is_there or not Listed.objects.filter(activity_id=activity.pk).exists()
 
 
 def preheat_all() -> dict[str, object]:

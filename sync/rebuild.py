@@ -89,7 +89,7 @@ def _rebuild(activity_id: int, *, token: str, progress: Progress) -> dict[str, o
     activity = _epoch_raise(activity_id)
     claimed = _claims_collect(activity, token=token, progress=progress)
     _holders_write(activity_id, claimed.holders, token=token, progress=progress)
-    listed_publish(activity)
+    listed_publish(activity, force=True)
     if not desk.rebuild_finish(rules=rules_of(activity), token=token, claims=claimed.count):
         raise RebuildLost(f"activity {activity_id}")
     # What was committed while the fence stood.

@@ -11,6 +11,7 @@ import redis
 from django.conf import settings as django_settings
 from django.core.cache import cache
 from django.core.signals import setting_changed
+from django.utils import translation
 from redis.cluster import ClusterNode, RedisCluster
 from rest_framework.test import APIClient
 from services import Valkey, port_pick, wait_until
@@ -162,6 +163,12 @@ def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
     django_settings.CACHES = {"default": default}
     setting_changed.send(sender=None, setting="CACHES", value=django_settings.CACHES, enter=True)
     django_settings.LIST_CACHE_S = 0.0  # tests change and look at once; those of the cache set it
+
+
+@pytest.fixture(autouse=True)
+def _own_language() -> None:
+    """A request leaves its language to its thread, which here is that of the next test, too."""
+    translation.deactivate()
 
 
 @pytest.fixture(autouse=True)

@@ -47,8 +47,11 @@ if there[1] ~= uid or there[2] ~= epoch or there[3] ~= gen or redis.call('HGET',
   or redis.call('HEXISTS', KEYS[2], activity_id) == 0 then
   return 'rebuild'
 end
-if ARGV[11] ~= '' and tonumber(redis.call('HGET', KEYS[4], '_') or '0') < tonumber(ARGV[11]) then
-  return 'lists'
+if ARGV[11] ~= '' then
+  local list_uid, list_version = string.match(redis.call('HGET', KEYS[4], '_') or '', '^(%w+):(%d+)$')
+  if list_uid ~= uid or tonumber(list_version) < tonumber(ARGV[11]) then
+    return 'lists'
+  end
 end
 if not newer then
   return 'current'

@@ -4,7 +4,7 @@
            [6] listed hash  [7] staff set  [8] asked_even hash  [9] asked_odd hash
   ARGV     [1] activity_id string  [2] demand int (asks per second, as whoever calls sees them), then per shopper:
            user_id string, wanted seq int (0 = next; below zero: tell of a win of that seq, claim nothing),
-           proof int (0 = none, -1 = one that is not good, else the challenge's ms)
+           proof int (0 = none, -1 = one that is not good, else the challenge's ms; good for 240 s)
   RETURNS  now_ms int, starts_ms int (0 = unknown), then per shopper either
            {activity_id string, seq int, seized_ms int (0 = no longer queued), replay 0|1}
            or {code int, held int}
@@ -63,12 +63,12 @@ end
 
 -- Who may ask at all, and how often? ---------------------------------------------------------------
 local access = rules[9] and rules[9] ~= '' and cjson.decode(rules[9]) or {}
-local listed, staff = {}, nil
+local listed, staff, lacks_list = {}, nil, false
 if access.lists then
   listed = redis.call('HMGET', KEYS[6], unpack(users))
-  if tonumber(listed[1] or '0') < access.lists then
-    return refuse_all(-8) -- who is on a list that is not here yet must be neither let in nor kept out
-  end
+  local list_uid, list_version = string.match(listed[1] or '', '^(%w+):(%d+)$')
+  -- Who is on a list that is not here yet must be neither let in nor kept out.
+  lacks_list = list_uid ~= uid or tonumber(list_version) < access.lists
 end
 if access.staff then
   staff = redis.call('SMISMEMBER', KEYS[7], unpack(users))
@@ -123,7 +123,8 @@ end
 -- GCRA: ``burst`` at once, then one each step; together never more than ``quota`` in any window. ms to wait, new due.
 local function gcra(due_us, quota, window_ms, burst)
   local step_us = math.ceil(window_ms * 1000 / (quota - burst + 1))
-  local new_due_us = math.max(due_us, now_us) + step_us
+  -- A limit that was loosened, or a clock that was ahead, keeps nobody waiting longer than the limit that holds now.
+  local new_due_us = math.max(math.min(due_us, now_us + burst * step_us), now_us) + step_us
   return math.ceil((new_due_us - now_us - burst * step_us) / 1000), new_due_us
 end
 
@@ -171,7 +172,7 @@ local function lacks_proof(i, held, proof)
     return nil
   end
   local _, used = memory_of(i)
-  if proof > 0 and proof > used then
+  if proof > used and proof > now_ms - 240000 then
     return nil
   end
   return { proof == 0 and -11 or -12, held }
@@ -218,6 +219,8 @@ for i = 1, shoppers do
     reply[i + 2] = { -9, held }
   elseif held >= per_user or wanted > held + 1 then
     reply[i + 2] = { -1, held }
+  elseif lacks_list then
+    reply[i + 2] = { -8, held }
   elseif not may_ask(i) then
     reply[i + 2] = { -10, held }
   elseif closed and closed ~= -3 then
@@ -227,12 +230,12 @@ for i = 1, shoppers do
   else
     local answer, due_us = asks_too_often(i, held)
     if not answer then
-      answer = closed and { closed, held } or lacks_proof(i, held, proof) or is_too_fast(held)
-      if not answer then
-        answer = grant(i, held, proof) -- what is won is limited by ``per_user`` and counts as no ask
-      elseif due_us then
+      answer = closed and { closed, held } or lacks_proof(i, held, proof)
+      if answer and due_us and answer[1] ~= -11 then
         remember(i, due_us)
       end
+      -- What is won is limited by ``per_user``; who is told to come back, or to work first, did nothing wrong.
+      answer = answer or is_too_fast(held) or grant(i, held, proof)
     end
     reply[i + 2] = answer
   end

@@ -233,11 +233,11 @@ def test_r07_drain_stalled_across_a_rebuild_inserts_nothing_behind_it(system, mo
 @pytest.mark.parametrize("skew_s", [-30, 30])
 def test_r08_web_clock_that_is_off_by_half_a_minute_decides_nothing(system, shopper_api, skew_s):
     real_now = timezone.now()
+    client, late = shopper_api(7), shopper_api(8)  # a token of a second later would be of the future, half a minute ago
     activity = offer(stock_total=5, starts_at=real_now - timedelta(seconds=5), ends_at=real_now + timedelta(seconds=8))
-    client = shopper_api(7)
     body = {"id": str(activity.pk), "seq": 1}
     with time_machine.travel(real_now + timedelta(seconds=skew_s), tick=True):
         assert client.post("/market/consumer/coupon/seize", body, format="json").status_code == 201
         wait_until(lambda: store.time_us() / 1e6 > activity.ends_at.timestamp(), seconds=15, what="the end")
-        refused = shopper_api(8).post("/market/consumer/coupon/seize", body, format="json")
+        refused = late.post("/market/consumer/coupon/seize", body, format="json")
         assert refused.json()["code"] == "ENDED"

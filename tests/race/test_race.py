@@ -76,7 +76,8 @@ def test_s01_five_hundred_shoppers_and_fifty_coupons_over_real_http(web_server, 
     assert Activity.objects.get().issued == 50
 
 
-def test_p05_one_shopper_pressing_five_hundred_times_at_once_over_http_gets_one(web_server):
+def test_p05_one_shopper_pressing_five_hundred_times_at_once_over_http_gets_one(web_server, monkeypatch):
+    monkeypatch.setenv("LIMIT_SHOPPER", "")  # all of them come to the script
     activity = offer(stock_total=100)
     port = web_server()
     token = access_token_issue(user_id=7, lifetime_s=600)
@@ -89,6 +90,18 @@ def test_p05_one_shopper_pressing_five_hundred_times_at_once_over_http_gets_one(
     assert desk.stock_left([activity.pk]) == {activity.pk: 99}
     assert drain(activity).inserted == 1
     assert Coupon.objects.count() == 1
+
+
+def test_shopper_over_the_processes_limit_is_told_of_the_win_five_hundred_times(web_server):
+    activity = offer(stock_total=100)
+    port = web_server()
+    token = access_token_issue(user_id=7, lifetime_s=600)
+    told = outcomes(crowd(250, lambda _n: press_http(port, token, {"id": str(activity.pk), "seq": 1})))
+    assert told == {(201, "SEIZED"): 1, (200, "SEIZED"): 249}
+    slowed = outcomes(crowd(250, lambda _n: press_http(port, token, {"id": str(activity.pk)})))
+    assert slowed.keys() <= {(409, "LIMIT_REACHED"), (429, "TOO_MANY_REQUESTS")}
+    assert slowed[429, "TOO_MANY_REQUESTS"] > 200
+    assert desk.stock_left([activity.pk]) == {activity.pk: 99}
 
 
 def test_limit_three_pressed_by_many_threads_of_one_shopper_gives_seq_one_to_three():

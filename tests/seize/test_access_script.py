@@ -13,7 +13,7 @@ from seize import desk, store
 from seize.keys import seize_keys
 from seize.outcomes import Pace, Refusal, Refused, Won
 from seize.services import outcomes_of
-from tests.seize.stage import ACTIVITY, UID, dumps, load
+from tests.seize.stage import ACTIVITY, UID, dumps, load, rules
 
 pytestmark = pytest.mark.usefixtures("server")
 KEYS = seize_keys(ACTIVITY)
@@ -32,6 +32,11 @@ def ask(*shoppers: tuple[int, ...], demand: int = 0) -> list[str]:
 
 def outcomes(*shoppers: tuple[int, ...], demand: int = 0) -> list[Won | Refused]:
     return outcomes_of(ACTIVITY, store.seize(activity_id=ACTIVITY, shoppers=list(shoppers), demand=demand))
+
+
+def at(number: int) -> int:
+    """A challenge that was set a minute ago, and ``number`` ms."""
+    return int(time.time()) * 1000 - 60_000 + number
 
 
 def in_a_minute_ms() -> int:
@@ -90,7 +95,7 @@ def test_holder_who_hammers_is_told_of_the_win_each_time():
         starts_ms=int(time.time() * 1000) - 10,
         **access(asks=1, window_ms=60_000, rate=1, challenge="always", effort=1000),
     )
-    assert ask((7, 1, 5)) == ["WON"]
+    assert ask((7, 1, at(5))) == ["WON"]
     assert ask(*[(7, 1)] * 200) == ["REPLAY"] * 200
     assert ask((7, -1), (8, -1)) == ["REPLAY", "TOO_MANY_REQUESTS"]  # a process that sheds only asks after wins
 
@@ -130,6 +135,16 @@ def test_memory_of_two_turns_ago_is_forgotten_and_of_the_last_one_is_not(server)
     assert set(server.hgetall(now)) == {"_", "8"}
 
 
+def test_limit_that_staff_loosen_holds_for_those_who_wait_already():
+    wanted = load(starts_ms=in_a_minute_ms(), **access(asks=2, window_ms=300_000))
+    assert ask((7, 1), (7, 1)) == ["NOT_STARTED", "TOO_MANY_REQUESTS"]
+    assert outcomes((7, 1))[0].pace.wait_ms > 100_000
+    assert desk.preheat(replace(wanted, version=2, access=desk.Access(asks=20, window_ms=2_000))) == "applied"
+    assert outcomes((7, 1))[0].pace.wait_ms < 300
+    time.sleep(0.3)
+    assert ask((7, 1)) == ["NOT_STARTED"]
+
+
 # -- Rate ---------------------------------------------------------------------------------------------------
 
 
@@ -164,37 +179,62 @@ def test_rate_grows_from_a_tenth_while_it_warms_up():
 
 
 def test_challenge_always_wants_a_solution_that_was_not_used_before():
+    first = at(0)
     load(per_user=3, **access(challenge="always", effort=1000))
     assert ask((7, 1), (7, 1, -1)) == ["CHALLENGE_REQUIRED", "CHALLENGE_INVALID"]
-    assert ask((7, 1, 1000)) == ["WON"]
-    assert ask((7, 2, 1000), (7, 2, 999), (7, 2, 1001)) == ["CHALLENGE_INVALID", "CHALLENGE_INVALID", "WON"]
-    assert ask((8, 1, 500)) == ["WON"]  # another shopper's are numbered for themselves
+    assert ask((7, 1, first + 1000)) == ["WON"]
+    assert ask((7, 2, first + 1000), (7, 2, first + 999), (7, 2, first + 1001)) == [
+        "CHALLENGE_INVALID",
+        "CHALLENGE_INVALID",
+        "WON",
+    ]
+    assert ask((8, 1, first + 500)) == ["WON"]  # another shopper's are numbered for themselves
     assert ask((7, 1), (7, 2), (7, 1, -1)) == ["REPLAY"] * 3
 
 
 def test_solution_that_came_to_nothing_is_still_good():
+    first = at(0)
     load(total=2, **access(challenge="always", effort=1000, rate=1))
-    assert ask((1, 1, 50), (7, 1, 60)) == ["WON", "TOO_MANY_REQUESTS"]
+    assert ask((1, 1, first + 50), (7, 1, first + 60)) == ["WON", "TOO_MANY_REQUESTS"]
     time.sleep(1.05)
-    assert ask((7, 1, 60)) == ["WON"]
+    assert ask((7, 1, first + 60)) == ["WON"]
 
 
 def test_under_pressure_a_challenge_is_wanted_while_more_ask_than_the_staff_said():
+    first = at(0)
     load(**access(challenge="pressure", pressure=100, effort=1000))
     assert ask((1, 1), demand=100) == ["WON"]
-    assert ask((2, 1), (3, 1, 5), demand=101) == ["CHALLENGE_REQUIRED", "WON"]
+    assert ask((2, 1), (3, 1, first + 5), demand=101) == ["CHALLENGE_REQUIRED", "WON"]
     assert ask((2, 1), demand=3) == ["WON"]
 
 
+def test_solution_is_good_for_four_minutes_by_redis_clock():
+    load(per_user=3, **access(challenge="always", effort=1000))
+    now_ms = desk.effort_read(activity_id=ACTIVITY)[1]
+    assert ask((7, 1, now_ms - 240_001)) == ["CHALLENGE_INVALID"]
+    assert ask((7, 1, now_ms - 235_000)) == ["WON"]
+    assert abs(now_ms - time.time() * 1000) < 5_000
+
+
+def test_shopper_who_was_told_to_work_or_to_come_back_has_asked_in_vain_for_nothing(server):
+    load(total=9, **access(challenge="always", effort=1000, asks=1, window_ms=60_000, rate=1))
+    first = at(0)
+    assert ask((7, 1), (7, 1), (7, 1)) == ["CHALLENGE_REQUIRED"] * 3
+    assert ask((8, 1, first + 1), (7, 1, first + 1)) == ["WON", "TOO_MANY_REQUESTS"]
+    time.sleep(1.05)
+    assert ask((7, 1, first + 1)) == ["WON"]
+    assert ask((9, 1, -1), (9, 1, -1)) == ["CHALLENGE_INVALID", "TOO_MANY_REQUESTS"]
+
+
 def test_effort_is_what_the_rules_say_now():
-    assert desk.effort_read(activity_id=ACTIVITY) is None
+    assert desk.effort_read(activity_id=ACTIVITY)[0] is None
     wanted = load(**access(challenge="always", effort=1000))
-    assert desk.effort_read(activity_id=ACTIVITY) == 1000
+    assert desk.effort_read(activity_id=ACTIVITY)[0] == 1000
     harder = desk.Access(challenge="always", effort=2000)
     assert desk.preheat(replace(wanted, version=2, access=harder)) == "applied"
-    assert desk.effort_read(activity_id=ACTIVITY) == 2000
+    assert desk.effort_read(activity_id=ACTIVITY)[0] == 2000
     assert desk.preheat(replace(wanted, version=3, access=desk.NO_LIMITS)) == "applied"
-    assert desk.effort_read(activity_id=ACTIVITY) is None
+    assert desk.effort_read(activity_id=ACTIVITY)[0] is None
 
 
 # -- Gray release ---------------------------------------------------------------------------------------------
@@ -240,7 +280,7 @@ def test_share_of_a_shopper_is_the_hash_that_the_documentation_gives():
 def test_lists_let_in_and_keep_out_whatever_the_percentage():
     load(**access(percent=0, lists=1))
     assert ask((7, 1)) == ["NOT_READY"]  # the list that the rules speak of is not here
-    assert desk.listed_write(activity_id=ACTIVITY, version=1, listed=[(7, "allow"), (8, "deny")])
+    assert desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(7, "allow"), (8, "deny")])
     assert ask((7, 1), (8, 1), (9, 1)) == ["WON", "NOT_ELIGIBLE", "NOT_ELIGIBLE"]
     load(epoch=2, version=2, **access(lists=1))
     assert ask((8, 1), (9, 1)) == ["NOT_ELIGIBLE", "WON"]
@@ -248,22 +288,67 @@ def test_lists_let_in_and_keep_out_whatever_the_percentage():
 
 def test_longer_list_replaces_a_shorter_one_at_once_and_an_older_one_never(server):
     load(total=5000, **access(percent=0, lists=1))
-    assert desk.listed_write(activity_id=ACTIVITY, version=1, listed=[(7, "allow")])
-    assert desk.listed_write(activity_id=ACTIVITY, version=2, listed=[(user, "allow") for user in range(100, 2600)])
+    assert desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(7, "allow")])
+    assert desk.listed_write(
+        activity_id=ACTIVITY, uid=UID, version=2, listed=[(user, "allow") for user in range(100, 2600)]
+    )
     assert ask((7, 1), (100, 1), (2599, 1)) == ["NOT_ELIGIBLE", "WON", "WON"]
-    assert not desk.listed_write(activity_id=ACTIVITY, version=1, listed=[(7, "allow")])
+    assert not desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(7, "allow")])
     assert ask((7, 1)) == ["NOT_ELIGIBLE"]
     assert server.hlen(KEYS.listed) == 2501
     assert server.ttl(KEYS.listed) == -1
     assert [key for key in server.keys("COUPON:LISTED:*") if key != KEYS.listed] == []
 
 
+def test_winner_is_told_of_the_win_though_the_list_is_lost(server):
+    load(**access(percent=0, lists=1))
+    desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(7, "allow")])
+    assert ask((7, 1)) == ["WON"]
+    server.delete(KEYS.listed)
+    assert ask((7, 1), (7, 2), (8, 1)) == ["REPLAY", "LIMIT_REACHED", "NOT_READY"]
+
+
+def test_list_that_redis_lost_half_of_while_it_was_written_is_none(server, monkeypatch):
+    load(total=5000, **access(percent=0, lists=1))
+    monkeypatch.setattr(desk, "LISTED_CHUNK", 10)
+    finish = desk.script_call
+
+    def emptied_before(name, keys, arguments):
+        if name == "listed_finish":
+            server.hdel(keys[1], "101")
+        return finish(name, keys, arguments)
+
+    monkeypatch.setattr(desk, "script_call", emptied_before)
+    listed = [(user, "allow") for user in range(100, 130)]
+    with pytest.raises(desk.ListBroken):
+        desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=listed)
+    assert server.keys("COUPON:LISTED:*") == []
+    assert ask((100, 1)) == ["NOT_READY"]
+
+
+def test_list_of_an_activity_that_had_the_id_before_is_none(server):
+    load(**access(percent=0, lists=1))
+    desk.listed_write(activity_id=ACTIVITY, uid="0ther", version=5, listed=[(7, "allow")])
+    assert ask((7, 1)) == ["NOT_READY"]
+    assert desk.preheat(rules(version=2, access=desk.Access(percent=0, lists=1))) == "lists"
+    assert desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(8, "allow")])
+    assert ask((7, 1), (8, 1)) == ["NOT_ELIGIBLE", "WON"]
+
+
+def test_rebuild_replaces_a_list_of_the_same_version(server):
+    load(**access(percent=0, lists=1))
+    desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(7, "allow")])
+    assert not desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(8, "allow")])
+    assert desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(8, "allow")], force=True)
+    assert ask((7, 1), (8, 1)) == ["NOT_ELIGIBLE", "WON"]
+
+
 def test_rules_that_speak_of_a_newer_list_wait_for_it():
     there = load(**access(lists=1))
-    desk.listed_write(activity_id=ACTIVITY, version=1, listed=[])
+    desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[])
     newer = replace(there, version=2, access=desk.Access(lists=2))
     assert desk.preheat(newer) == "lists"
-    desk.listed_write(activity_id=ACTIVITY, version=2, listed=[(7, "deny")])
+    desk.listed_write(activity_id=ACTIVITY, uid=UID, version=2, listed=[(7, "deny")])
     assert ask((7, 1), (8, 1)) == ["NOT_ELIGIBLE", "WON"]  # in force before the rules are, and never undone by them
     assert desk.preheat(newer) == "applied"
     assert desk.preheat(there) == "current"
@@ -285,7 +370,8 @@ def test_limits_of_every_kind_at_once_in_one_call():
         per_user=2,
         **access(asks=2, window_ms=60_000, rate=100, challenge="always", effort=9, percent=0, lists=1),
     )
-    desk.listed_write(activity_id=ACTIVITY, version=1, listed=[(user, "allow") for user in (1, 2, 3)])
-    told = ask((1, 1, 5), (9, 1, 5), (2, 1), (2, 1, 8), (2, 1, 8), (3, 1, 3), (3, 1, 3), (1, 1))
-    assert told == ["WON", "NOT_ELIGIBLE", "CHALLENGE_REQUIRED", "TOO_MANY_REQUESTS", "TOO_MANY_REQUESTS", "WON",
+    desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(user, "allow") for user in (1, 2, 3)])
+    good = at(0)
+    told = ask((1, 1, good), (9, 1, good), (2, 1), (2, 1, -1), (2, 1, good), (3, 1, good), (3, 1, good), (1, 1))
+    assert told == ["WON", "NOT_ELIGIBLE", "CHALLENGE_REQUIRED", "CHALLENGE_INVALID", "TOO_MANY_REQUESTS", "WON",
                     "REPLAY", "REPLAY"]  # fmt: skip

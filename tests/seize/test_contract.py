@@ -82,7 +82,8 @@ CHALLENGED = Access(challenge="always", effort=20)
 
 def solved(*, user_id: int) -> bytes:
     """A press with a challenge solved by this shopper."""
-    made = challenge_make(activity_id=ACTIVITY, user_id=user_id, effort=20)
+    now_ms = int(time.time() * 1000)
+    made = challenge_make(activity_id=ACTIVITY, user_id=user_id, effort=20, now_ms=now_ms)
     return json.dumps({"id": "11", "seq": 1, "altcha": solve(made)}).encode()
 
 
@@ -120,6 +121,12 @@ OUTCOMES = (
     Case("too fast for this process", lambda: press(b'{"id":"11"}'), taken=True, prepare=lambda: used_up(load)),
     Case("too fast, and won before", press, taken=True, prepare=lambda: used_up(won_before)),
     Case("too fast, and not won", press, taken=True, prepare=lambda: used_up(load)),
+    Case(
+        "too fast, and won before, by a way that is Django's",
+        lambda: press(Cookie="django_language=zh-hans"),
+        taken=False,
+        prepare=lambda: used_up(won_before),
+    ),
 )
 TOKENS = tuple(
     Case(name, lambda value=value: press(Authorization=value() if callable(value) else value), taken=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from couponsite.asgi import front
 from seize import limits
 from seize.addresses import address_of, network_of
-from seize.limits import Limit, Quota, log_in_pace, press_pace, visit_pace
+from seize.limits import Limit, Quota, log_in_failed, log_in_pace, press_pace, visit_pace
 from seize.outcomes import Pace
 from tests.seize.servers import Counted, ask, served
 from tests.seize.stage import load
@@ -93,6 +93,9 @@ def test_no_limit_where_none_is_wanted(settings):
         ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
         ("::ffff:198.51.100.7", "198.51.100.7"),
         ("fe80::1%eth0", "fe80::/64"),
+        ("198.51.100.7:4711", "198.51.100.7"),
+        ("[2001:db8:1:2::9]:443", "2001:db8:1:2::/64"),
+        ("[2001:db8:1:2::9]", "2001:db8:1:2::/64"),
         ("127.0.0.1", None),
         ("::1", None),
         ("", None),
@@ -164,6 +167,37 @@ def test_winner_beyond_every_limit_is_told_of_the_win(site):
     load()
     assert ask(site.port, press(X_Forwarded_For=CLIENT)).status == 201
     assert [ask(site.port, press(X_Forwarded_For=CLIENT)).status for _ask in range(20)] == [200] * 20
+    cookie = {"Cookie": "django_language=en"}  # such a press is Django's
+    assert [ask(site.port, press(X_Forwarded_For=CLIENT, **cookie)).status for _ask in range(5)] == [200] * 5
     refused = ask(site.port, press(b'{"id":"11"}', X_Forwarded_For=CLIENT))
     assert (refused.status, code(refused)) == (429, "TOO_MANY_REQUESTS")
     assert refused.headers["ratelimit-policy"] == '"shopper";q=2;w=60'
+
+
+@pytest.mark.parametrize("cookie", [{}, {"Cookie": "django_language=en"}], ids=["the gate's", "Django's"])
+def test_press_with_no_good_token_or_body_counts_as_a_visit(site, cookie):
+    load()
+    told = [
+        ask(site.port, press(Authorization="Bearer x", X_Forwarded_For=CLIENT, **cookie)).status for _ask in range(4)
+    ]
+    assert told == [401, 401, 429, 429]
+    bad = [ask(site.port, press(b"{}", X_Forwarded_For="198.51.100.9", **cookie)).status for _ask in range(4)]
+    assert bad == [400, 400, 429, 429]
+
+
+def test_right_passwords_are_not_counted_and_wrong_ones_are(settings):
+    settings.LIMIT_LOG_IN = "4/60"
+    assert {log_in_pace(address=CLIENT) for _ask in range(100)} == {None}
+    for _try in range(2):
+        assert log_in_pace(address=CLIENT) is None
+        log_in_failed(address=CLIENT)
+    assert log_in_pace(address=CLIENT).name == "log-in"
+
+
+def test_request_that_one_limit_refuses_costs_nothing_of_the_others(settings):
+    settings.LIMIT_SHOPPER, settings.LIMIT_ADDRESS, settings.LIMIT_SITE, settings.WEB_WORKERS = "2/60", "4/60", "", 1
+    assert press_pace(user_id=7, address=CLIENT) is None
+    assert [press_pace(user_id=7, address=CLIENT).name for _ask in range(5)] == ["shopper"] * 5
+    assert press_pace(user_id=8, address=CLIENT) is None  # the address has one left
+    assert press_pace(user_id=9, address=CLIENT).name == "address"
+    assert press_pace(user_id=9, address="198.51.100.8") is None  # and the shopper, too
