@@ -123,8 +123,11 @@ end
 -- GCRA: ``burst`` at once, then one each step; together never more than ``quota`` in any window. ms to wait, new due.
 local function gcra(due_us, quota, window_ms, burst)
   local step_us = math.ceil(window_ms * 1000 / (quota - burst + 1))
-  -- A limit that was loosened, or a clock that was ahead, keeps nobody waiting longer than the limit that holds now.
-  local new_due_us = math.max(math.min(due_us, now_us + burst * step_us), now_us) + step_us
+  -- The limit was loosened since, or the clock was ahead: the next one is due now.
+  if due_us > now_us + burst * step_us then
+    due_us = now_us + (burst - 1) * step_us
+  end
+  local new_due_us = math.max(due_us, now_us) + step_us
   return math.ceil((new_due_us - now_us - burst * step_us) / 1000), new_due_us
 end
 

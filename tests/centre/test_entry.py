@@ -73,7 +73,7 @@ def test_link_to_the_log_out_leads_to_the_form_and_logs_nobody_out(client):
 
 
 def test_ledger_that_is_away_is_told_and_gives_no_cookie(client, monkeypatch):
-    def away(**_given: str) -> None:
+    def away(*_args, **_given: str) -> None:
         raise OperationalError(2006, "server has gone away")
 
     monkeypatch.setattr("centre.entry.authenticate", away)

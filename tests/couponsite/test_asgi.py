@@ -87,7 +87,7 @@ def test_back_office_that_hangs_leaves_half_of_the_threads_to_claims_and_checkou
         assert time.monotonic() - began < 5
         assert not opened.is_set()
         opened.set()
-        assert [read_reply(connection, "GET").status for connection in connections] == [503] * 4
+        assert [read_reply(connection, "GET").status for connection in connections] == [500] * 4
         for connection in connections:
             connection.close()
 

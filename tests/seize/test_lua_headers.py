@@ -61,4 +61,4 @@ def test_scripts_reach_keys_only_through_their_parameters(path):
 
 
 def test_there_are_scripts():
-    assert len(FILES) == 19
+    assert len(FILES) == 20
