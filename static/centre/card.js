@@ -6,7 +6,8 @@ import { isKnown, logInPage } from "./session.js";
 import { Work } from "./work.js";
 
 const AHEAD_MS = 20_000; // work is done by then before the start,
-const SPREAD_MS = 90_000; // and begun in this time before that, not by everybody at once
+const SPREAD_MS = 90_000; // and begun in this time before that, not by everybody at once;
+const AFTER_MS = 60_000; // tried again until then after it, and later only when somebody comes near the button
 const STALE_MS = 2_000; // the list is at most a second old, and a second under way
 
 export class Card {
@@ -45,6 +46,9 @@ export class Card {
     this.#work = new Work(this.id);
     // A site that only verifies another issuer's tokens has no log-in, and its cards no button.
     this.#button?.addEventListener("click", () => this.press());
+    for (const near of ["pointerenter", "pointerdown", "focus"]) {
+      this.#button?.addEventListener(near, () => this.prepare({ isNear: true }));
+    }
   }
 
   /** What the list says of it, and when it was asked; null: it is in the list no more. */
@@ -95,13 +99,13 @@ export class Card {
     return now < this.#until ? "later" : "open";
   }
 
-  /** Do the work that this activity asks for before it is needed. */
-  prepare() {
-    if (this.challenge !== "always" || !this.#button || !isKnown() || this.#pressing !== null) return;
-    const state = this.#state();
-    if (state === "open" || (state === "notStarted" && this.startsAt - this.#clock.now() < this.#workAhead)) {
-      this.#work.begin();
-    }
+  /** Do the work that this activity asks for before it is needed: ahead of the start, or when the button is near. */
+  prepare({ isNear = false } = {}) {
+    if (this.challenge !== "always" || !this.#button || !isKnown() || document.hidden) return;
+    if (this.#pressing !== null) return;
+    const state = this.#state(), toStart = this.startsAt - this.#clock.now();
+    if (state === "notStarted" && toStart < this.#workAhead) this.#work.begin();
+    if (state === "open" && (isNear || toStart > -AFTER_MS)) this.#work.begin();
   }
 
   async press() {

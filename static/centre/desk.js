@@ -42,6 +42,7 @@ export async function ask(path, { clock, token, body, etag, timeout = TIMEOUT_MS
 export async function seize({ id, seq, clock, waiting, isWished, work, isWorkAsked }) {
   const start = performance.now();
   let losses = 0, strange = 0, refusals = 0, challenges = 0;
+  if (isWorkAsked && !work.isDone && !work.isVain) waiting("working", 0);
   let altcha = isWorkAsked ? await work.take() : "";
   for (;;) {
     if (!isWished()) return { kind: "gone" };
@@ -60,7 +61,7 @@ export async function seize({ id, seq, clock, waiting, isWished, work, isWorkAsk
       strange += 1;
       if (strange > 1) return { kind: "stranger" };
       wait = 0;
-    } else if (answer.body.code?.startsWith("CHALLENGE_") && challenges < CHALLENGES_MAX) {
+    } else if (answer.body.code?.startsWith("CHALLENGE_") && challenges < CHALLENGES_MAX && !work.isVain) {
       challenges += 1;
       waiting("working", 0);
       altcha = await work.take();

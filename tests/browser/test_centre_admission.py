@@ -74,7 +74,7 @@ def test_device_that_cannot_do_the_work_is_told_so_and_presses_no_more_than_a_fe
     sent = watched(page)
     press(page, activity)
     expect(card(page, activity).locator("[data-note]")).to_contain_text("Solve a challenge first", timeout=15_000)
-    assert len(sent) == 4
+    assert 1 <= len(sent) <= 2, "it is known by then that the device cannot"
 
 
 def test_lost_answer_to_a_solved_challenge_is_asked_again_and_found(shopper, worker):
