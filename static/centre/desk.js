@@ -46,7 +46,8 @@ export async function seize({ id, seq, clock, waiting, isWished, work, isWorkAsk
   let altcha = isWorkAsked ? await work.take() : "";
   for (;;) {
     if (!isWished()) return { kind: "gone" };
-    const answer = await wish({ id, seq, clock, altcha });
+    const answer = await wish({ id, seq, clock, altcha, isWished });
+    if (!isWished()) return { kind: "gone" };
     let why = "busy", wait;
     if (answer === null) {
       losses += 1;
@@ -79,7 +80,7 @@ export async function seize({ id, seq, clock, waiting, isWished, work, isWorkAsk
 }
 
 /** One press: its answer; null when it was sent and no answer came. Without a token nothing was sent: 503, or 401. */
-async function wish({ id, seq, clock, altcha }) {
+async function wish({ id, seq, clock, altcha, isWished }) {
   let token;
   try {
     token = await tokenNow();
@@ -87,6 +88,7 @@ async function wish({ id, seq, clock, altcha }) {
     if (!(fault instanceof NoToken)) throw fault;
     return { status: 503, body: {}, wait: fault.wait };
   }
+  if (!isWished()) return null; // it may be the newcomer's
   if (token === null) return { status: 401, token };
   try {
     return await ask("coupon/seize", { clock, token, body: altcha ? { id, seq, altcha } : { id, seq } });

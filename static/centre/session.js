@@ -7,6 +7,7 @@ const EARLY_MS = 60_000;
 let token = null;
 let until = 0; // by the steady counter, ms
 let asking = null;
+let forgotten = 0; // a token that was asked for before is the former shopper's
 
 export const isKnown = () => document.body.dataset.known === "1";
 
@@ -21,16 +22,20 @@ export class NoToken extends Error {
 /** A token that is good for a minute at least; null when nobody is logged in any more. Throws NoToken. */
 export function tokenNow() {
   if (token && performance.now() < until - EARLY_MS) return Promise.resolve(token);
-  asking ??= ask().finally(() => { asking = null; });
-  return asking;
+  if (asking) return asking;
+  const mine = ask().finally(() => { if (asking === mine) asking = null; });
+  asking = mine;
+  return mine;
 }
 
-/** Forget a token that was refused. */
+/** Forget a token that was refused, or is another shopper's, and the one that is on its way. */
 export function tokenForget() {
-  token = null;
+  token = asking = null;
+  forgotten += 1;
 }
 
 async function ask() {
+  const before = forgotten;
   let response, body;
   try {
     response = await fetch("/session/token", { method: "POST", signal: AbortSignal.timeout(8000) });
@@ -40,9 +45,11 @@ async function ask() {
     throw new NoToken(fault.message);
   }
   if (!body) throw new NoToken(response.status, retryAfter(response));
-  token = body.token;
-  until = performance.now() + body.expires_in * 1000;
-  return token;
+  if (before === forgotten) {
+    token = body.token;
+    until = performance.now() + body.expires_in * 1000;
+  }
+  return body.token;
 }
 
 /** Where to log in, and to come back from. */

@@ -181,6 +181,35 @@ def test_press_that_still_works_is_given_up_when_another_shopper_logs_in(shopper
     assert Coupon.objects.get().user_id == 1001
 
 
+def test_token_that_was_on_its_way_when_another_shopper_logged_in_is_nobodys(shopper, worker):
+    """Or this page would press as 7 for 1001, or send the press of 7 in the name of 1001."""
+    activity = offer(name="双十二")
+    page = shopper(7, "/login")
+    held: list[Route] = []
+    is_over = False
+    page.route(TOKEN, lambda route: route.continue_() if is_over else held.append(route))
+    page.goto("/")
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Seizing…")
+    is_over = True
+    old = [route.fetch() for route in held]
+    sent = asked(page, "/coupon/seize")
+    other = page.context.new_page()
+    other.goto("/login")
+    other.get_by_role("button", name="Enter as shopper 1001").click()
+    expect(button(other, activity)).to_have_text("Seize")
+    for route, answer in zip(held, old, strict=True):
+        route.fulfill(response=answer)
+    expect(button(page, activity)).to_have_text("Seize")
+    page.wait_for_timeout(1_000)
+    assert sent == []
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Yours")
+    page.goto("/coupons")
+    expect(page.locator("[data-state=issued]")).to_have_count(1, timeout=8_000)
+    assert Coupon.objects.get().user_id == 1001
+
+
 # -- The worker -----------------------------------------------------------------------------------------
 
 LINE = """
