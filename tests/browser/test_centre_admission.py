@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from activities.access import activity_access_change, activity_listed_replace
 from activities.models import Listed
-from tests.browser.centre_page import SEIZE, button, card, press
+from tests.browser.centre_page import LIST, SEIZE, button, card, look, press
 from tests.factories import offer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -130,3 +130,49 @@ def test_who_is_kept_out_while_the_page_is_open_is_told_at_the_press(shopper, wo
     press(page, activity)
     expect(card(page, activity).locator("[data-note]")).to_contain_text("not to you")
     expect(button(page, activity)).to_have_attribute("aria-disabled", "true")
+
+
+# -- A release that begins while pages are open ---------------------------------------------------------
+
+
+def released(activity, *, to: int) -> None:
+    access(activity, gray_percent=0)
+    activity_listed_replace(activity_id=activity.pk, verdict=Listed.Verdict.ALLOW, user_ids=[to], now=timezone.now())
+
+
+def texts_of(page, activity) -> None:
+    """Keep all that the button says from now on."""
+    button(page, activity).evaluate("""(button) => {
+      window.texts = [];
+      new MutationObserver(() => texts.push(button.textContent)).observe(button, { childList: true });
+    }""")
+
+
+def test_list_that_is_not_everybodys_is_asked_for_as_the_shopper_before_any_card_is_told(shopper, worker):
+    activity = offer(name="双十二")
+    page, stranger = shopper(7), shopper(8)
+    for one in (page, stranger):
+        expect(button(one, activity)).to_have_text("Seize")
+        texts_of(one, activity)
+    released(activity, to=7)
+    expect(button(stranger, activity)).to_have_text("Ended", timeout=10_000)
+    page.wait_for_timeout(1_000)
+    look(page)
+    look(page)
+    assert page.evaluate("texts") == []
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Yours")
+
+
+def test_page_of_an_activity_that_is_not_everybodys_any_more_stays_open_to_whom_it_is_open(shopper, worker):
+    activity = offer(name="双十二")
+    page, stranger = shopper(7, f"/activity/{activity.pk}"), shopper(8, f"/activity/{activity.pk}")
+    for one in (page, stranger):
+        expect(button(one, activity)).to_have_text("Seize")
+    texts_of(page, activity)
+    released(activity, to=7)
+    expect(button(stranger, activity)).to_have_text("Ended", timeout=10_000)
+    page.wait_for_timeout(7_000)
+    assert page.evaluate("texts") == []
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Yours")
