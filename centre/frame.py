@@ -42,6 +42,7 @@ def words() -> dict[str, str]:
         "ended": _("Ended"),
         "paused": _("Paused"),
         "soon": _("Coming soon"),
+        "notOpen": _("Not open to you"),
         "working": _("Your device solves a small puzzle first. Please wait a moment."),
         "logIn": _("Log in to seize"),
         "left": _("{n} left"),
@@ -57,5 +58,6 @@ def words() -> dict[str, str]:
         "offline": _("The answer never came. Press again: it costs nothing."),
         "busy": _("Many press at once. Nothing is lost; asking again for you."),
         "tooBusy": _("Many press at once. Nothing is lost: please press again."),
+        "tooOften": _("You asked very often. Please wait a moment."),
         "moreUp": _("More has come up: show it"),
     }

@@ -22,6 +22,7 @@ export class Card {
   #waitsFor = ""; // what was said of them
   #soldOutAt = -Infinity; // when that was told, by the steady counter: older lists know more coupons
   #work; #workAhead = AHEAD_MS + jitter(SPREAD_MS);
+  #keptOutAt = null; // when a press was told that this shopper is not let in, by the steady counter
   #isUnsure = false; // pressed, and no answer came: only asking again tells, whatever the list says
 
   constructor(element, clock) {
@@ -65,6 +66,7 @@ export class Card {
     this.limit = activity.per_user_limit;
     this.challenge = activity.challenge;
     this.isSoon = activity.coming_soon;
+    if (asked > this.#keptOutAt + STALE_MS) this.#keptOutAt = null;
   }
 
   /** Coupons of it that this shopper is known to have: all seqs up to the highest. */
@@ -76,6 +78,7 @@ export class Card {
   forget() {
     this.held = 0;
     this.#isUnsure = false;
+    this.#keptOutAt = null;
     this.#refusal = "";
     this.#looker += 1;
     this.#work.forget();
@@ -92,6 +95,7 @@ export class Card {
     if (this.held >= this.limit) return "yours";
     if (this.#isUnsure) return "open";
     if (this.isSoon) return "soon";
+    if (this.#keptOutAt !== null) return "notOpen";
     if (this.status === "voided" || this.status === "ended" || now >= this.endsAt) return "ended";
     if (this.status === "paused") return "paused";
     if (now < this.startsAt) return "notStarted";
@@ -148,7 +152,7 @@ export class Card {
     count();
   }
 
-  #told({ kind, isFresh, body, wait }) {
+  #told({ kind, isFresh, body, wait, isOwn }) {
     const wasUnsure = this.#isUnsure;
     this.#isUnsure = kind === "offline";
     switch (kind) {
@@ -160,7 +164,7 @@ export class Card {
       case "busy":
         this.#isUnsure = wasUnsure;
         this.#until = this.#clock.now() + wait;
-        this.#refuse(fill("tooBusy"));
+        this.#refuse(fill(isOwn ? "tooOften" : "tooBusy"));
         return;
       case "stranger":
         location.assign(logInPage());
@@ -179,7 +183,10 @@ export class Card {
         this.left = 0;
         this.#soldOutAt = performance.now();
         break;
-      case "NOT_ELIGIBLE": this.isSoon = true; break;
+      case "NOT_ELIGIBLE":
+        this.#keptOutAt = performance.now();
+        document.body.dataset.personal = "1"; // others are let in: this shopper's own list tells when that changes
+        break;
       case "ENDED": this.status = "ended"; break;
       case "VOIDED": this.status = "voided"; break;
       case "UNKNOWN_ACTIVITY": this.status = "ended"; break;
@@ -201,6 +208,7 @@ export class Card {
     const labels = {
       yours: () => fill("yours"), ended: () => fill("ended"), paused: () => fill("paused"), soldOut: () => fill("soldOut"),
       notStarted: () => fill("notStarted"), soon: () => fill("soon"),
+      notOpen: () => fill("notOpen"),
       later: () => fill("later", { n: Math.ceil((this.#until - now) / 1000) }),
       open: () => fill(!isKnown() ? "logIn" : this.held ? "more" : "seize"),
     };

@@ -9,8 +9,9 @@ const SOON_MS = 5_000;
 const CHALLENGES_MAX = 3;
 
 /**
- * One question: { status, body, wait (ms, of Retry-After), etag, asked (when, by the steady counter) }. Throws when no
- * whole answer came. With an etag that still holds the answer is 304, without a body and without the server's time.
+ * One question: { status, body, wait (ms, of Retry-After), policy (the limit that was met), etag, asked (when, by the
+ * steady counter) }. Throws when no whole answer came. With an etag that still holds the answer is 304, without a body and
+ * without the server's time.
  */
 export async function ask(path, { clock, token, body, etag, timeout = TIMEOUT_MS } = {}) {
   const headers = { "Accept-Language": language };
@@ -25,19 +26,23 @@ export async function ask(path, { clock, token, body, etag, timeout = TIMEOUT_MS
   const answered = performance.now();
   const answer = response.status === 304 ? null : await response.json();
   if (clock && answer?.server_time) clock.take(answer.server_time, asked, answered);
-  return { status: response.status, body: answer, wait: retryAfter(response), etag: response.headers.get("ETag"), asked };
+  const policy = /^"([^"]*)"/.exec(response.headers.get("RateLimit") ?? "")?.[1];
+  return {
+    status: response.status, body: answer, wait: retryAfter(response), policy, etag: response.headers.get("ETag"), asked,
+  };
 }
 
 /**
  * Press for one coupon until it is known what came of it. The same seq each time: however often it is asked, and
  * wherever an answer is lost, it is one wish.
  *
- * @param {(why: "unsure" | "busy" | "working", ms: number) => void} waiting  told before each wait
+ * @param {(why: "unsure" | "busy" | "tooOften" | "working", ms: number) => void} waiting  told before each wait
  * @param {Work} work  what the activity may ask of this device
  * @param {boolean} isWorkAsked  whether it is known to
  * @param {() => boolean} isWished  false when whoever pressed has gone: nobody else must win by that press
- * @returns {{ kind: "won" | "refused" | "offline" | "busy" | "stranger" | "gone", isFresh?: boolean, body?: object, wait?: number }}
- *   "busy": nothing was decided, and `wait` ms should pass. "offline": something may have been.
+ * @returns {{ kind: "won" | "refused" | "offline" | "busy" | "stranger" | "gone", isFresh?: boolean, body?: object,
+ *   wait?: number, isOwn?: boolean }}  "busy": nothing was decided, and `wait` ms should pass; `isOwn`: this shopper asked
+ *   too often, not the crowd. "offline": something may have been.
  */
 export async function seize({ id, seq, clock, waiting, isWished, work, isWorkAsked }) {
   const start = performance.now();
@@ -69,11 +74,14 @@ export async function seize({ id, seq, clock, waiting, isWished, work, isWorkAsk
       wait = 0;
     } else if (isPassing(answer, clock)) {
       refusals += 1;
+      if (isOwn(answer)) why = "tooOften";
       wait = Math.max(answer.wait || Math.min(500 * 2 ** refusals, 8_000), 1_000) + jitter(500);
     } else {
       return { kind: "refused", ...answer };
     }
-    if (performance.now() - start + wait > PATIENCE_MS) return losses ? { kind: "offline" } : { kind: "busy", wait };
+    if (performance.now() - start + wait > PATIENCE_MS) {
+      return losses ? { kind: "offline" } : { kind: "busy", wait, isOwn: why === "tooOften" };
+    }
     if (wait) waiting(why, wait);
     await sleep(wait);
   }
@@ -96,6 +104,9 @@ async function wish({ id, seq, clock, altcha, isWished }) {
     return null;
   }
 }
+
+/** Whether it is this shopper that asked too often; the limits of an activity and of the site are the crowd's. */
+const isOwn = ({ status, policy }) => status === 429 && !["activity", "site"].includes(policy);
 
 /** Whether asking again will help: the server is busy or coming back, or the start is a moment away. */
 function isPassing({ status, body }, clock) {

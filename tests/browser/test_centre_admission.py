@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -129,7 +130,15 @@ def test_who_is_kept_out_while_the_page_is_open_is_told_at_the_press(shopper, wo
     access(activity, gray_percent=0)
     press(page, activity)
     expect(card(page, activity).locator("[data-note]")).to_contain_text("not to you")
+    expect(button(page, activity)).to_have_text("Not open to you")
     expect(button(page, activity)).to_have_attribute("aria-disabled", "true")
+    page.unroute(LIST)
+    look(page)  # which has it no more
+    expect(button(page, activity)).to_have_text("Not open to you")
+    activity_listed_replace(activity_id=activity.pk, verdict=Listed.Verdict.ALLOW, user_ids=[7], now=timezone.now())
+    expect(button(page, activity)).to_have_text("Seize", timeout=15_000)
+    press(page, activity)
+    expect(button(page, activity)).to_have_text("Yours")
 
 
 # -- A release that begins while pages are open ---------------------------------------------------------
@@ -176,3 +185,22 @@ def test_page_of_an_activity_that_is_not_everybodys_any_more_stays_open_to_whom_
     assert page.evaluate("texts") == []
     press(page, activity)
     expect(button(page, activity)).to_have_text("Yours")
+
+
+def test_who_asks_too_often_is_told_so_and_who_meets_a_crowd_that(shopper, worker):
+    activity = offer(name="双十二")
+    page = shopper(7)
+    note = card(page, activity).locator("[data-note]")
+
+    def refused(policy: str, after: int) -> None:
+        page.route(SEIZE, lambda route: route.fulfill(
+            status=429, headers={"Retry-After": str(after), "RateLimit": f'"{policy}";r=0;t={after}'},
+            json={"code": "TOO_MANY_REQUESTS", "title": "Too many requests. Please slow down."},
+        ), times=1)  # fmt: skip
+
+    refused("activity", 2)
+    press(page, activity)
+    expect(note).to_have_text("Many press at once. Nothing is lost; asking again for you.")
+    refused("shopper", 200)
+    expect(note).to_have_text("You asked very often. Please wait a moment.", timeout=10_000)
+    expect(button(page, activity)).to_have_text(re.compile(r"Again in \d+ s"))
