@@ -123,8 +123,8 @@ end
 -- GCRA: ``burst`` at once, then one each step; together never more than ``quota`` in any window. ms to wait, new due.
 local function gcra(due_us, quota, window_ms, burst)
   local step_us = math.ceil(window_ms * 1000 / (quota - burst + 1))
-  -- The limit was loosened since, or the clock was ahead: the next one is due now.
-  if due_us > now_us + burst * step_us then
+  -- Nothing is ever due later than in a window: the limit was loosened since, or the clock was ahead. One may come now.
+  if due_us > now_us + window_ms * 1000 then
     due_us = now_us + (burst - 1) * step_us
   end
   local new_due_us = math.max(due_us, now_us) + step_us

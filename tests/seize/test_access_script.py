@@ -176,6 +176,18 @@ def test_rate_grows_from_a_tenth_while_it_warms_up():
     assert at_once[60_000] == 200
 
 
+@pytest.mark.parametrize("rate", [2, 5, 10])
+def test_warm_up_step_by_step_never_gives_out_more_than_the_rate_in_a_second(rate):
+    load(total=1000, starts_ms=int(time.time() * 1000), **access(rate=rate, ramp_ms=1500))
+    won_ms, end, user = [], time.monotonic() + 2.5, 1
+    while time.monotonic() < end:
+        won_ms += [one.now_ms for one in outcomes(*[(user + i, 1) for i in range(3)]) if isinstance(one, Won)]
+        user += 3
+    for first in won_ms:
+        assert sum(first <= moment < first + 999 for moment in won_ms) <= rate
+    assert len(won_ms) >= rate
+
+
 # -- Challenge ------------------------------------------------------------------------------------------------
 
 
