@@ -3,7 +3,7 @@
 from django.http import HttpRequest
 
 from activities.audit import Actor
-from seize.addresses import address_of
+from seize.addresses import client_address
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -13,9 +13,3 @@ def actor_of(request: HttpRequest) -> Actor:
     """
     user_id = request.user.pk
     return Actor(request.user.get_username(), user_id=user_id, address=client_address(request))
-
-
-def client_address(request: HttpRequest) -> str:
-    """The client's address, from a trusted proxy's ``X-Forwarded-For`` where there is one."""
-    meta = request.META
-    return address_of(peer=meta.get("REMOTE_ADDR", ""), forwarded=meta.get("HTTP_X_FORWARDED_FOR", ""))

@@ -1,6 +1,7 @@
 """Routes for other services: coupons at checkout. By API key; a shopper's token opens nothing here."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -18,9 +19,10 @@ from activities.idempotency import idempotent_answer, kept_always
 from activities.models import ApiKey, Redemption
 from activities.serializers import AvailableQuery, QuoteRequest, RedeemRequest, RollBackRequest, StrictSerializer
 from activities.wallet import coupon_body
-from seize.problems import CONTENT_TYPE, Problem, title_now
+from seize.problems import Problem, title_now
 from seize.requests import query_parse
 from seize.responses import rfc3339
+from seize.rest import problem_response
 
 NO_STORE = {"Cache-Control": "no-store"}
 
@@ -132,8 +134,7 @@ def _written(
 
 
 def _problem(request: Request, problem: Problem) -> Response:
-    body = problem.body(instance=request.META["REQUEST_ID"])
-    return Response(body, problem.status, headers={**problem.headers, **NO_STORE}, content_type=CONTENT_TYPE)
+    return problem_response(request, replace(problem, headers={**problem.headers, **NO_STORE}))
 
 
 def _refusal(refused: checkout.Refused) -> Problem:

@@ -13,12 +13,10 @@ what keeps them from being shoppers.
 import base64
 import json
 import os
-import shutil
 import statistics
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -32,9 +30,9 @@ from bench.options import Options, Progress
 from bench.processes import tree_cpu_s
 from bench.progress import reporter
 from bench.sale import ACTIVITY_ID, FIRST_USER, STOCK, Sale, Tokens
-from bench.stage import FOLDER
+from bench.stage import folder_clear
 
-from services import Valkey, pidfile_kill, valkey_binary
+from services import Valkey, valkey_binary
 
 SECONDS, SECONDS_QUICK, SECONDS_WARM = 8, 4, 2
 ROWS = ("off", "on")
@@ -106,7 +104,7 @@ class _Stage:
     def __init__(self, at_end: ExitStack, *, tokens: int, program: str) -> None:
         self.program = program
         self.valkey = Valkey(
-            _folder("valkey-admission"), binary=valkey_binary(), extra=("auto-aof-rewrite-percentage 0",)
+            folder_clear("valkey-admission"), binary=valkey_binary(), extra=("auto-aof-rewrite-percentage 0",)
         )
         at_end.callback(self.valkey.stop, kill=True)
         self.valkey.start()
@@ -137,13 +135,7 @@ class _Stage:
         if run.refused or run.broken or not run.requests <= sold.taken <= run.requests + wrk.CONNECTIONS:
             raise contract.AnswersWrongly(f"admission {row}: {run}, sold {sold}")
         self.sale.close()
-        return {
-            "rps": run.rps,
-            "p50_ms": run.p50_us / 1000,
-            "p99_ms": run.p99_us / 1000,
-            "web_cpu_us": web / run.requests * 1e6,
-            "redis_cpu_us": store / run.requests * 1e6,
-        }
+        return run.figures(web_s=web, redis_s=store)
 
     def crowd(self, *, peak: float, seconds: float, with_bots: bool) -> dict[str, Any]:
         """As many coupons as honest shoppers, who ask once each through the whole time."""
@@ -238,13 +230,6 @@ def check_us() -> float:
         assert solution_check(text, activity_id=ACTIVITY_ID, user_id=FIRST_USER) > 0
         took_us.append((time.perf_counter_ns() - began) / 1000)
     return round(statistics.median(took_us), 1)
-
-
-def _folder(name: str) -> Path:
-    folder = FOLDER / name
-    pidfile_kill(folder / "server.pid")
-    shutil.rmtree(folder, ignore_errors=True)
-    return folder
 
 
 if __name__ == "__main__":

@@ -178,13 +178,7 @@ def _measure_once(servers: Servers, mix: str, name: str, *, wrk: str, seconds: f
     if wrong or run.broken or not run.requests:
         raise contract.AnswersWrongly(f"{name}, {mix}: {wrong or 'requests without an answer'}: {run}")
     servers.sale.close()
-    return {
-        "rps": run.rps,
-        "p50_ms": run.p50_us / 1000,
-        "p99_ms": run.p99_us / 1000,
-        "web_cpu_us": web / run.requests * 1e6,
-        "redis_cpu_us": store / run.requests * 1e6,
-    }
+    return run.figures(web_s=web, redis_s=store)
 
 
 def _pid(valkey: Valkey) -> int:

@@ -9,7 +9,6 @@ order that turns round by round: what a machine does meanwhile hits each of them
 import http.client
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
-from pathlib import Path
 
 import redis
 
@@ -29,7 +27,7 @@ from bench.options import Options, Progress
 from bench.processes import tree_cpu_s
 from bench.progress import reporter
 from bench.sale import ACTIVITY_ID, STOCK, Sale, Tokens
-from bench.stage import FOLDER, ROOT, database_create
+from bench.stage import FOLDER, ROOT, database_create, folder_clear
 
 from project import PYTHON
 from services import MariaDB, Valkey, pidfile_kill, valkey_binary
@@ -80,7 +78,9 @@ class _Stage:
 
     def __init__(self, at_end: ExitStack, *, tokens: int, program: str, seconds: float) -> None:
         self.program = program
-        self.valkey = Valkey(_folder("valkey-live"), binary=valkey_binary(), extra=("auto-aof-rewrite-percentage 0",))
+        self.valkey = Valkey(
+            folder_clear("valkey-live"), binary=valkey_binary(), extra=("auto-aof-rewrite-percentage 0",)
+        )
         at_end.callback(self.valkey.stop, kill=True)
         self.valkey.start()
         client = redis.Redis.from_url(self.valkey.url, decode_responses=True)
@@ -131,11 +131,7 @@ class _Stage:
             raise contract.AnswersWrongly(f"live {row}: watchers were answered {dict(watching.answers)}")
         self.sale.close()
         return {
-            "rps": run.rps,
-            "p50_ms": run.p50_us / 1000,
-            "p99_ms": run.p99_us / 1000,
-            "web_cpu_us": web / run.requests * 1e6,
-            "redis_cpu_us": store / run.requests * 1e6,
+            **run.figures(web_s=web, redis_s=store),
             "polls_200": watching.answers[200],
             "polls_304": watching.answers[304],
         }
@@ -176,13 +172,6 @@ class _Watchers:
             etag = response.headers.get("ETag", "")
             self.answers[response.status] += 1
         connection.close()
-
-
-def _folder(name: str) -> Path:
-    folder = FOLDER / name
-    pidfile_kill(folder / "server.pid")
-    shutil.rmtree(folder, ignore_errors=True)
-    return folder
 
 
 def fill() -> None:

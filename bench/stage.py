@@ -13,7 +13,7 @@ sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() !=
 sys.path[:0] = [str(ROOT), str(ROOT / "script" / "lib")]
 
 from project import VAR  # noqa: E402 - found by the line above
-from services import MariaDB, Valkey, valkey_binary  # noqa: E402 - so is this
+from services import MariaDB, Valkey, pidfile_kill, valkey_binary  # noqa: E402 - so is this
 
 FOLDER = VAR / "bench"
 
@@ -37,6 +37,14 @@ def servers(*, fsync: str = "always", database: bool = True, migrate: bool = Tru
     finally:
         valkey.stop(kill=True)
         mariadb.stop()
+
+
+def folder_clear(name: str) -> Path:
+    """A server's folder below var/bench, empty; one that a run left behind is stopped."""
+    folder = FOLDER / name
+    pidfile_kill(folder / "server.pid")
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 def database_create(port: int) -> None:

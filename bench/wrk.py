@@ -63,6 +63,16 @@ class Run:
     def rps(self) -> float:
         return self.requests / self.duration_us * 1e6
 
+    def figures(self, *, web_s: float, redis_s: float) -> dict[str, float]:
+        """What tables show of it; ``web_s`` and ``redis_s`` are the CPU that it took."""
+        return {
+            "rps": self.rps,
+            "p50_ms": self.p50_us / 1000,
+            "p99_ms": self.p99_us / 1000,
+            "web_cpu_us": web_s / self.requests * 1e6,
+            "redis_cpu_us": redis_s / self.requests * 1e6,
+        }
+
 
 def run(wrk: str, load: Load, *, port: int, tokens: Tokens, seconds: float) -> Run:
     """Load a server for a while.

@@ -17,10 +17,10 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import View
 
-from activities.actors import client_address
 from centre.frame import frame_of
 from centre.pages import OwnPage
 from centre.sessions import session_end, session_shopper, session_start, session_token
+from seize.addresses import client_address
 from seize.limits import log_in_pace
 from seize.outcomes import Pace
 from seize.problems import CONTENT_TYPE, Problem, pace_headers

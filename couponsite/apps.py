@@ -18,7 +18,7 @@ class CouponSiteConfig(AppConfig):
 
 
 def _count(request: HttpRequest | None = None, **_signal: Any) -> None:
-    from activities.actors import client_address  # noqa: PLC0415 - its models are there once all apps are
+    from seize.addresses import client_address  # noqa: PLC0415 - its models are there once all apps are
     from seize.limits import log_in_failed  # noqa: PLC0415 - as above
 
     if request is not None:

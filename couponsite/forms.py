@@ -6,7 +6,7 @@ from django.forms import ValidationError
 from django.utils.translation import gettext as _
 from unfold.forms import AuthenticationForm
 
-from activities.actors import client_address
+from seize.addresses import client_address
 from seize.limits import log_in_pace
 
 

@@ -16,6 +16,7 @@ from activities.contention import ContentionLost
 from activities.wallet import CursorInvalid
 from seize.problems import CONTENT_TYPE, Problem, problem_of_fault, retry_after
 from seize.requests import RequestInvalid, RequestTooLarge
+from seize.rest import problem_response
 from seize.store import OutcomeUnknown, StoreUnavailable
 
 CODES: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
@@ -74,8 +75,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     if not isinstance(getattr(request, "accepted_renderer", None), JSONRenderer):
         # A page's view, or nothing that is acceptable: a problem is JSON all the same.
         request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
-    body = problem.body(instance=request.META["REQUEST_ID"])
-    return Response(body, problem.status, headers=problem.headers, content_type=CONTENT_TYPE)
+    return problem_response(request, problem)
 
 
 def _problem_response(request: HttpRequest, problem: Problem) -> HttpResponse:

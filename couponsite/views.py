@@ -12,11 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework_simplejwt.views import TokenObtainPairView, TokenRefreshView
 
-from activities.actors import client_address
 from couponsite.serializers import LogInSerializer, RefreshSerializer
 from couponsite.shapes import LOG_IN_OPERATION, REFRESH_OPERATION
+from seize.addresses import client_address
 from seize.limits import log_in_pace
-from seize.problems import CONTENT_TYPE, Problem, pace_headers
+from seize.problems import Problem, pace_headers
+from seize.rest import problem_response
 from sync.health import health_report
 
 
@@ -30,9 +31,7 @@ class TokenView(TokenObtainPairView):
     def post(self, request: Request, *args: object, **kwargs: object) -> Response:
         pace = log_in_pace(address=client_address(request))
         if pace is not None:
-            problem = Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace))
-            body = problem.body(instance=request.META["REQUEST_ID"])
-            return Response(body, problem.status, headers=problem.headers, content_type=CONTENT_TYPE)
+            return problem_response(request, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
         return super().post(request, *args, **kwargs)
 
 

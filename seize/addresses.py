@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from django.conf import settings
+from django.http import HttpRequest
 
 from seize.frozen import settings_cached
 
@@ -41,6 +42,12 @@ def address_of(*, peer: str, forwarded: str) -> str:
     if not proxies.known:
         return entries[-1] if entries else peer
     return next((entry for entry in reversed(entries) if not _is_proxy(entry, proxies.known)), peer)
+
+
+def client_address(request: HttpRequest) -> str:
+    """The client's address, of a request as Django has it, or REST framework."""
+    meta = request.META
+    return address_of(peer=meta.get("REMOTE_ADDR", ""), forwarded=meta.get("HTTP_X_FORWARDED_FOR", ""))
 
 
 def _is_proxy(address: str, known: tuple[Network, ...]) -> bool:

@@ -6,15 +6,16 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from seize import desk
-from seize.addresses import address_of
+from seize.addresses import client_address
 from seize.asking import asking_of
 from seize.authentication import shopper_id
 from seize.challenge import challenge_make
 from seize.limits import visit_pace
 from seize.outcomes import Refused
-from seize.problems import CONTENT_TYPE, Problem, pace_headers
+from seize.problems import Problem, pace_headers
 from seize.requests import BODY_MAX_BYTES, RequestInvalid, RequestTooLarge, id_parse, query_parse, seize_request_parse
 from seize.responses import refused_problem, won_response
+from seize.rest import problem_response
 from seize.services import coupons_seize
 from seize.shapes import CHALLENGE, SEIZE
 
@@ -25,9 +26,9 @@ class CouponSeizeView(APIView):
     def handle_exception(self, exc: Exception) -> Response:
         """What is no press counts as a visit."""
         if isinstance(exc, NotAuthenticated | AuthenticationFailed | RequestInvalid):
-            pace = visit_pace(address=_address(self.request))
+            pace = visit_pace(address=client_address(self.request))
             if pace is not None:
-                return _problem(self.request, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
+                return problem_response(self.request, Problem("TOO_MANY_REQUESTS", headers=pace_headers(pace)))
         response: Response = super().handle_exception(exc)
         return response
 
@@ -38,12 +39,12 @@ class CouponSeizeView(APIView):
         if int(request.META.get("CONTENT_LENGTH") or 0) > BODY_MAX_BYTES:
             raise RequestTooLarge(f"The body may have at most {BODY_MAX_BYTES} bytes.")
         wanted = seize_request_parse(request.body)
-        asking = asking_of(wanted=wanted, user_id=shopper_id(request), address=_address(request))
+        asking = asking_of(wanted=wanted, user_id=shopper_id(request), address=client_address(request))
         if asking.is_in_vain:
-            return _problem(request, Problem("TOO_MANY_REQUESTS", headers=pace_headers(asking.pace)))
+            return problem_response(request, Problem("TOO_MANY_REQUESTS", headers=pace_headers(asking.pace)))
         outcome = coupons_seize(activity_id=wanted.activity_id, shoppers=[asking.shopper])[0]
         if isinstance(outcome, Refused):
-            return _problem(request, refused_problem(asking.told(outcome)))
+            return problem_response(request, refused_problem(asking.told(outcome)))
         status, body = won_response(outcome)
         return Response(body, status, headers={"Cache-Control": "no-store"})
 
@@ -57,16 +58,6 @@ class ChallengeView(APIView):
         user_id, known = shopper_id(request), id_parse(activity_id)
         effort, now_ms = (None, 0) if known is None else desk.effort_read(activity_id=known)
         if known is None or effort is None:
-            return _problem(request, Problem("NOT_FOUND", detail="This activity asks for no challenge."))
+            return problem_response(request, Problem("NOT_FOUND", detail="This activity asks for no challenge."))
         made = challenge_make(activity_id=known, user_id=user_id, effort=effort, now_ms=now_ms)
         return Response(made, headers={"Cache-Control": "no-store"})
-
-
-def _address(request: Request) -> str:
-    meta = request.META
-    return address_of(peer=meta.get("REMOTE_ADDR", ""), forwarded=meta.get("HTTP_X_FORWARDED_FOR", ""))
-
-
-def _problem(request: Request, problem: Problem) -> Response:
-    body = problem.body(instance=request.META["REQUEST_ID"])
-    return Response(body, problem.status, headers=problem.headers, content_type=CONTENT_TYPE)

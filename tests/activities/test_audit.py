@@ -11,10 +11,10 @@ from django.db.models import ProtectedError
 from django.utils import timezone
 
 from activities import access, drafts, services
-from activities.actors import client_address
 from activities.audit import SYSTEM, Action, Actor, event_record
 from activities.models import Activity, AuditEvent, Listed
 from activities.workflow import ActivityRefused
+from seize.addresses import client_address
 from seize.queue import Entry
 from sync.letters import letter_discard
 from sync.models import DeadLetter
