@@ -39,6 +39,7 @@ def fill(shoppers: int) -> None:
         activity = Activity.objects.create(
             id=activity_id, name=f"Sale {activity_id}", starts_at=now - timedelta(minutes=1),
             ends_at=now + timedelta(hours=2), stock_total=1_000_000, min_spend=100, amount_off=20, valid_days=7,
+            status="APPROVED",
         )  # fmt: skip
         services.activity_publish(activity_id=activity.pk, now=now)
         if with_rows:
