@@ -11,10 +11,11 @@ import redis
 from django.conf import settings as django_settings
 from django.core.cache import cache
 from django.core.signals import setting_changed
+from django.db import connections
 from django.utils import translation
 from redis.cluster import ClusterNode, RedisCluster
 from rest_framework.test import APIClient
-from services import Valkey, port_pick, wait_until
+from services import PATIENCE_S, Valkey, port_pick, wait_until
 
 from couponsite.celery import app as celery_app
 from seize import counting
@@ -121,7 +122,6 @@ class Cluster:
                     "cluster_state:ok" in str(client.execute_command("CLUSTER", "INFO"))
                     or client.cluster("INFO").get("cluster_state") == "ok"
                 ),
-                seconds=30,
                 what="the cluster",
             )
             client.close()
@@ -157,12 +157,25 @@ def cluster(worker_id: str) -> Iterator[Cluster]:
 def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
     broker = valkey.url.removesuffix("/0") + "/1"
     django_settings.REDIS_URL = request.getfixturevalue(request.config.getoption("server")).url
+    # A machine that is slow is no fault of Redis. Tests of what happens when it hangs set what they need.
+    django_settings.REDIS_TIMEOUT_S = django_settings.REDIS_CONNECT_TIMEOUT_S = float(PATIENCE_S)
     django_settings.CELERY_BROKER_URL = broker
     celery_app.conf.broker_url = broker
-    default = {**django_settings.CACHES["default"], "LOCATION": valkey.url.removesuffix("/0") + "/2"}
+    patient = {"SOCKET_CONNECT_TIMEOUT": PATIENCE_S, "SOCKET_TIMEOUT": PATIENCE_S, "IGNORE_EXCEPTIONS": True}
+    cached_at = valkey.url.removesuffix("/0") + "/2"
+    default = {**django_settings.CACHES["default"], "LOCATION": cached_at, "OPTIONS": patient}
     django_settings.CACHES = {"default": default}
     setting_changed.send(sender=None, setting="CACHES", value=django_settings.CACHES, enter=True)
     django_settings.LIST_CACHE_S = 0.0  # tests change and look at once; those of the cache set it
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """A test's session may lie idle while a server or a browser is at work, and wait for a row as long as it takes."""
+    options = connections["default"].settings_dict["OPTIONS"]
+    options |= dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), PATIENCE_S)
+    # Assignments hold from left to right: these win over the product's own.
+    options["init_command"] += f", wait_timeout=86400, innodb_lock_wait_timeout={PATIENCE_S}"
 
 
 @pytest.fixture(autouse=True)
@@ -210,7 +223,7 @@ def shopper_api():
 
     def client(user_id: int) -> APIClient:
         made = APIClient()
-        made.credentials(HTTP_AUTHORIZATION=f"Bearer {access_token_issue(user_id=user_id, lifetime_s=600)}")
+        made.credentials(HTTP_AUTHORIZATION=f"Bearer {access_token_issue(user_id=user_id, lifetime_s=86_400)}")
         return made
 
     return client

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from console import fail, step
+from console import fail, working
 
 
 def is_debian() -> bool:
@@ -31,15 +31,15 @@ def _apt(*arguments: str) -> bool:
 
 def install(*packages: str, purpose: str) -> bool:
     """Install system packages as root; False when apt cannot, and what it said is printed."""
-    step(f"Installing {' '.join(packages)} ({purpose})")
     command = ["install", "--no-install-recommends", *packages]
-    # The package lists of a new machine are empty or old: fetch them when the first try fails.
-    with_known_lists = subprocess.run(
-        ["apt-get", "-q", "-y", "-s", *command], capture_output=True, stdin=subprocess.DEVNULL
-    )
-    if with_known_lists.returncode != 0 and not _apt("update"):
-        return False
-    return _apt(*command) or (_apt("update") and _apt(*command))
+    with working(f"Installing {' '.join(packages)} ({purpose})"):
+        # The package lists of a new machine are empty or old: fetch them when the first try fails.
+        with_known_lists = subprocess.run(
+            ["apt-get", "-q", "-y", "-s", *command], capture_output=True, stdin=subprocess.DEVNULL
+        )
+        if with_known_lists.returncode != 0 and not _apt("update"):
+            return False
+        return _apt(*command) or (_apt("update") and _apt(*command))
 
 
 def unpack(*packages: str, into: Path, purpose: str) -> None:
@@ -47,7 +47,11 @@ def unpack(*packages: str, into: Path, purpose: str) -> None:
 
     :raises SystemExit: code 2, when they cannot be fetched.
     """
-    step(f"Unpacking {' '.join(packages)} into {into} ({purpose})")
+    with working(f"Unpacking {' '.join(packages)} into {into} ({purpose})"):
+        _unpack(packages, into=into, purpose=purpose)
+
+
+def _unpack(packages: tuple[str, ...], *, into: Path, purpose: str) -> None:
     downloads = into / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
     simulated = subprocess.run(

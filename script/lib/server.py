@@ -12,24 +12,28 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from typing import TextIO
+from urllib.parse import urlsplit
 
-from console import fail, say, step
+from console import duration, fail, moving, say, step
 from project import PYTHON, VAR, lock_take, manage, program, setting
-from services import pidfile_kill, port_is_free, port_pick, valkey_binary, valkey_config
-from setup import setup
+from services import pid_is_alive, pidfile_kill, port_is_free, port_pick, redis_answers, valkey_binary, valkey_config
+from setup import manage_or_fail, setup
 from supervision import (
     LOGS,
     NAMES,
     RUN,
     LogFollower,
+    ProgramEnds,
     supervisord_config,
     supervisord_start,
     supervisord_stop,
 )
 
-STATE = RUN / "server.json"  # the running server: pid, ports; removed when it stops
+STATE = RUN / "server.json"  # of the server that holds the lock: pid, phase and, once it is ready, ports
 REDIS_URL_FILE = RUN / "redis.url"  # what manage.py in another terminal reads
-READY_SECONDS = 120
+STANDSTILL_S = 600  # after so long without anything more that answers, waiting is over
+ENDS_MAX = 5  # a program that ends so often before everything answers will not come
 
 
 def port_choose(name: str, default: int) -> int:
@@ -93,7 +97,7 @@ def http_get(url: str) -> tuple[int, bytes]:
     request = urllib.request.Request(url, headers={"Accept": "application/json, text/html;q=0.9, */*;q=0.8"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect)
     try:
-        with opener.open(request, timeout=5) as response:
+        with opener.open(request, timeout=60) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, b""
@@ -101,33 +105,56 @@ def http_get(url: str) -> tuple[int, bytes]:
         return 0, b""
 
 
-def is_ready(*, port: int, flower_port: int, development: bool) -> bool:
-    """Whether web and Flower answer and, in development, the worker has loaded every demo activity.
+def parts_missing(*, port: int, flower_port: int, development: bool) -> list[str]:
+    """What does not answer yet: web, Flower, and in development the worker, which loads the demo's activities.
 
     In production 127.0.0.1 need not be among the allowed hosts, and http may lead to https: any answer
     that is no fault will do.
     """
-    if http_get(f"http://127.0.0.1:{flower_port}/healthcheck")[0] != 200:
-        return False
+    missing = []
     status, body = http_get(f"http://127.0.0.1:{port}/market/consumer/activity/list")
-    if not development:
-        return 200 <= status < 500
-    if status != 200:
-        return False
-    results = json.loads(body)["results"]
+    if not (status == 200 if development else 200 <= status < 500):
+        missing.append("web")
+    elif development and not _demo_loaded(json.loads(body)["results"]):
+        missing.append("worker and beat (the demo's activities are not loaded)")
+    if http_get(f"http://127.0.0.1:{flower_port}/healthcheck")[0] != 200:
+        missing.append("flower")
+    return missing
+
+
+def _demo_loaded(results: list[dict[str, object]]) -> bool:
     on_offer = [result for result in results if result["status"] in ("ongoing", "upcoming", "paused")]
     return bool(results) and all(result["stock_left"] is not None for result in on_offer)
 
 
-def running_report() -> bool:
-    """Say where the server is that holds the lock; False while it has not got so far."""
-    try:
-        state = json.loads(STATE.read_text())
-    except (FileNotFoundError, ValueError):
-        return False
-    say(f"script/server is already running here (pid {state['pid']}):")
-    addresses_print(state["port"], state["flower_port"])
-    return True
+def state_write(phase: str, **facts: object) -> None:
+    """Tell a second start what this one is at: ``starting``, ``ready`` or ``stopping``."""
+    partial = STATE.with_suffix(".new")
+    partial.write_text(json.dumps({"pid": os.getpid(), "phase": phase, **facts}))
+    partial.replace(STATE)
+
+
+def lock_wait() -> TextIO | None:
+    """The lock of the running server; None when another one has it and is ready, whose addresses are printed then.
+
+    One that is starting or stopping is waited for, however long it takes: the lock ends with its process.
+    """
+    said = ""
+    while (lock := lock_take(RUN / "lock")) is None:
+        try:
+            state = json.loads(STATE.read_text())
+        except FileNotFoundError:
+            state = {}
+        phase = state.get("phase", "starting")  # without a word it has just begun, or ends at this moment
+        if phase == "ready" and pid_is_alive(state["pid"]):  # else a killed one's last word
+            say(f"script/server is already running here (pid {state['pid']}):")
+            addresses_print(state["port"], state["flower_port"])
+            return None
+        if phase != said:
+            said = phase
+            say(f"note: another script/server is {said} here, waiting for it")
+        time.sleep(0.3)
+    return lock
 
 
 def addresses_print(port: int, flower_port: int) -> None:
@@ -166,18 +193,27 @@ def redis_choose() -> tuple[str | None, str]:
     return config, url
 
 
-def ready_wait(supervisord: subprocess.Popen[bytes], *, port: int, flower_port: int, development: bool) -> None:
-    """Wait until everything answers.
+def parts_wait(supervisord: subprocess.Popen[bytes], missing: Callable[[], list[str]]) -> None:
+    """Wait until nothing is missing any more, as long as the processes live and one part after the other comes.
 
-    :raises SystemExit: code 2, when it does not in time or supervisord ends.
+    :param missing: names the parts that do not answer yet.
+    :raises SystemExit: code 2, when supervisord ends, a program ends again and again, or nothing moves any more.
     """
-    deadline = time.monotonic() + READY_SECONDS
-    while not is_ready(port=port, flower_port=flower_port, development=development):
-        if supervisord.poll() is not None:
-            fail(f"supervisord ended with code {supervisord.returncode}; see {LOGS / 'supervisord.log'}.")
-        if time.monotonic() > deadline:
-            fail(f"not everything answers after {READY_SECONDS} s; see the lines above and {LOGS}.")
-        time.sleep(0.3)
+    ends = ProgramEnds()
+    left, moved_at = missing(), time.monotonic()
+    with moving(lambda: f"waiting for {', '.join(left)}"):
+        while left:
+            if supervisord.poll() is not None:
+                fail(f"supervisord ended with code {supervisord.returncode}; see {LOGS / 'supervisord.log'}.")
+            for name, number in ends.counted().items():
+                if number >= ENDS_MAX:
+                    fail(f"{name} ended {number} times; see the lines above and {LOGS / (name + '.log')}.")
+            if time.monotonic() - moved_at > STANDSTILL_S:
+                fail(f"never answered in {duration(STANDSTILL_S)}: {', '.join(left)}; see the lines above and {LOGS}.")
+            time.sleep(0.3)
+            before, left = left, missing()
+            if left != before:
+                moved_at = time.monotonic()
 
 
 def servers_check(env: dict[str, str]) -> None:
@@ -203,11 +239,22 @@ def main(arguments: list[str]) -> int:
     if arguments:
         fail("script/server takes no arguments; ports are set by PORT and FLOWER_PORT.")
     RUN.mkdir(parents=True, exist_ok=True)
-    lock = lock_take(RUN / "lock")
+    lock = lock_wait()
     if lock is None:
-        if not running_report():
-            say("script/server is being started or stopped here by another process.")
         return 0
+    state_write("starting")
+    try:
+        return run()
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    finally:
+        STATE.unlink(missing_ok=True)
+        lock.close()
+
+
+def run() -> int:
+    """Set up, start, wait until everything answers, and go on until Ctrl-C."""
     development = setting("ENVIRONMENT", "development") == "development"
     if not development and not setting("FLOWER_BASIC_AUTH"):
         fail("FLOWER_BASIC_AUTH=user:password must be set in production: Flower can end tasks.")
@@ -227,12 +274,15 @@ def main(arguments: list[str]) -> int:
     supervisord = None
     try:
         supervisord = supervisord_start(config)
-        STATE.write_text(json.dumps({"pid": os.getpid(), "port": port, "flower_port": flower_port}))
         follower.start()
-        if development and (seeded := manage("seed_demo", env=env)).returncode != 0:
-            say(f"seed_demo: {(seeded.stderr or seeded.stdout).strip()}")
-        ready_wait(supervisord, port=port, flower_port=flower_port, development=development)
+        if valkey_conf:
+            valkey_port = urlsplit(redis_url).port
+            parts_wait(supervisord, lambda: [] if redis_answers(valkey_port) else ["valkey"])
+        if development:
+            manage_or_fail("the demo", "seed_demo", env=env)
+        parts_wait(supervisord, lambda: parts_missing(port=port, flower_port=flower_port, development=development))
         servers_check(env)
+        state_write("ready", port=port, flower_port=flower_port)
         say("\nReady. Ctrl-C stops everything.\n")
         addresses_print(port, flower_port)
         if development:
@@ -243,13 +293,12 @@ def main(arguments: list[str]) -> int:
         return 0
     finally:
         signals_set(signal.SIG_IGN)
+        state_write("stopping")
         if supervisord is not None:
             supervisord_stop(supervisord)
         follower.ended.set()
         follower.print_new()
-        STATE.unlink(missing_ok=True)
         REDIS_URL_FILE.unlink(missing_ok=True)
-        lock.close()
 
 
 if __name__ == "__main__":

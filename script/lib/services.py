@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import debian
 from console import fail
 from project import PYTHON, VAR
 
+PATIENCE_S = 600  # for what is no promise in seconds: a slow or busy machine may need minutes where others need none
 MARIADB_PACKAGES = ("mariadb-server-core", "mariadb-client-core")
 
 
@@ -30,10 +33,12 @@ def port_is_free(port: int) -> bool:
 
 
 def port_pick() -> int:
-    """A loopback port that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that is free at this moment, and stays so while a slow server starts.
+
+    It lies below those that the kernel gives to outgoing connections, one of which would take it meanwhile.
+    """
+    candidates = iter(lambda: random.randrange(10_000, 32_768), None)  # noqa: S311 - no secret
+    return next(filter(port_is_free, candidates))
 
 
 def port_answers(port: int) -> bool:
@@ -43,7 +48,17 @@ def port_answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait_until(condition, *, seconds: float, what: str) -> None:
+def redis_answers(port: int) -> bool:
+    """Whether a Redis or Valkey on this loopback port takes commands; one that is still reading its files does not."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+            connection.sendall(b"PING\r\n")
+            return not (connection.recv(64) or b"-LOADING").startswith(b"-LOADING")
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], object], *, what: str, seconds: float = PATIENCE_S) -> None:
     """Poll ``condition`` until it holds.
 
     :raises TimeoutError: when it does not hold in time.
@@ -206,9 +221,9 @@ class Valkey:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        """Start and wait until it accepts connections.
+        """Start and wait until it takes commands.
 
-        :raises TimeoutError: when it does not within 10 s.
+        :raises TimeoutError: when it ends, or does not in ``PATIENCE_S``.
         """
         config = valkey_config(self.folder, port=self.port, fsync=self.fsync, extra=self.extra)
         env = {**os.environ, "LD_PRELOAD": self.preload} if self.preload else None
@@ -216,13 +231,18 @@ class Valkey:
             self.process = subprocess.Popen(
                 [self.binary, str(config)], stdout=log, stderr=log, start_new_session=True, env=env
             )
-        wait_until(lambda: port_answers(self.port), seconds=10, what=f"{self.binary} on port {self.port}")
+        started = self.process
+        wait_until(
+            lambda: redis_answers(self.port) or started.poll() is not None, what=f"{self.binary} on port {self.port}"
+        )
+        if started.poll() is not None:
+            raise TimeoutError(f"{self.binary} ended at once; see {self.folder / 'server.log'}")
 
     def stop(self, *, kill: bool = False) -> None:
         """Stop the process that was started, gracefully or by SIGKILL."""
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=PATIENCE_S)
             self.process = None
 
 
@@ -290,9 +310,7 @@ class MariaDB:
             env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         try:
-            wait_until(
-                lambda: port_answers(self.port) or self.process.poll() is not None, seconds=60, what="MariaDB to start"
-            )
+            wait_until(lambda: port_answers(self.port) or self.process.poll() is not None, what="MariaDB to start")
         except TimeoutError as error:
             fail(f"{error}; see {log}")
         if self.process.poll() is not None:
@@ -303,10 +321,10 @@ class MariaDB:
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
             try:
-                self.process.wait(timeout=20)
+                self.process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(timeout=10)
+                self.process.wait(timeout=PATIENCE_S)
             self.process = None
 
     def version_command(self) -> list[str]:

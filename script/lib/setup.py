@@ -8,10 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import debian
-from console import fail, say, step
+from console import fail, moving, say, working
 from project import PYTHON, ROOT, VAR, VENV, lock_held, manage, setting
 
 MYSQL_HEADERS = ("default-libmysqlclient-dev", "pkg-config", "gcc", "python3-dev")
@@ -30,8 +31,8 @@ def venv_make() -> None:
             fail(f"Python's venv module is missing: as root run 'apt-get update && apt-get install {package}'.")
         if not debian.install(package, purpose="virtual environments"):
             fail(f"apt-get could not install {package}: mend the package sources (lines above) and start again.")
-    step("Making the virtual environment .venv")
-    made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
+    with working("Making the virtual environment .venv"):
+        made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
     if made.returncode != 0:
         fail(f"could not make {VENV}: {(made.stdout + made.stderr).strip().splitlines()[-1]}")
 
@@ -46,8 +47,9 @@ def requirements_install(*names: str) -> None:
     stamp = VENV / f"installed-{names[0]}"
     if stamp.exists() and stamp.read_text() == digest:
         return
-    step(f"Installing {' '.join(names)} (a minute or two the first time)")
-    if not _pip_install(names, log=VENV / "pip.log"):
+    with working(f"Installing {' '.join(names)} (a minute or two the first time)"):
+        installed = _pip_install(names, log=VENV / "pip.log")
+    if not installed:
         print((VENV / "pip.log").read_text()[-3000:])
         fail(f"pip could not install {' '.join(names)}: look at the lines above and start again.")
     stamp.write_text(digest)
@@ -77,9 +79,9 @@ def mysqlclient_install(*, required_by: str = "") -> bool:
     if not _mysql_headers_found() and debian.can_install():
         debian.install(*MYSQL_HEADERS, purpose="to build mysqlclient")
     if _mysql_headers_found():
-        step("Building mysqlclient")
-        if _pip_install(("requirements-mysql.txt",), log=VENV / "pip-mysql.log"):
-            return True
+        with working("Building mysqlclient"):
+            if _pip_install(("requirements-mysql.txt",), log=VENV / "pip-mysql.log"):
+                return True
         how = f"its build failed, see {VENV / 'pip-mysql.log'}"
     if required_by:
         fail(f"mysqlclient is missing and {required_by} needs it: {how}.")
@@ -99,12 +101,13 @@ def _mysql_headers_found() -> bool:
     return found and subprocess.run([str(PYTHON), "-c", compiles], capture_output=True).returncode == 0
 
 
-def manage_or_fail(what: str, *arguments: str) -> None:
+def manage_or_fail(what: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
     """Run a ``manage.py`` command that has to succeed.
 
     :raises SystemExit: code 2, with the last line of what went wrong.
     """
-    done = manage(*arguments)
+    with moving(lambda: what):
+        done = manage(*arguments, env=env)
     if done.returncode != 0:
         lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
         fail(f"{what} failed (manage.py {' '.join(arguments)}): {lines[-1]}")

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import debian
-from console import fail, say, step
+from console import duration, fail, moving, say, step, working
 from project import PYTHON, ROOT, VAR, lock_take, program
 from services import MariaDB, pidfile_kill, redis_binary, valkey_binary
 from setup import setup
@@ -18,7 +18,6 @@ from setup import setup
 TEST = VAR / "test"
 
 ON_CLUSTER = ("tests/sync", "tests/activities", "tests/flow/test_walking_skeleton.py")
-BIG = ("-m", "big", "tests/big")
 CHECKS = (
     ("formatting", ["ruff", "format", "--check", "--quiet", "."]),
     ("ruff", ["ruff", "check", "--quiet", "."]),
@@ -104,9 +103,10 @@ def checks_run(env: dict[str, str]) -> bool:
     clean = True
     for name, command, extra in commands:
         began = time.monotonic()
-        done = subprocess.run(
-            command, cwd=ROOT, env={**env, **extra}, stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
+        with moving(lambda name=name: name):
+            done = subprocess.run(
+                command, cwd=ROOT, env={**env, **extra}, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            )
         verdict = "ok" if done.returncode == 0 else "FAILED"
         say(f"    {name}: {verdict} ({time.monotonic() - began:.1f} s)")
         if done.returncode != 0:
@@ -140,24 +140,16 @@ def main(arguments: list[str]) -> int:
         "DJANGO_SETTINGS_MODULE": "couponsite.settings",
         "ENV_FILE": os.devnull,
     }
-    step("Starting a private MariaDB")
-    database.start()
+    began = time.monotonic()
+    with working("Starting a private MariaDB"):
+        database.start()
     try:
         step("Linters and contracts")
         clean = checks_run(env)
-        step("Tests")
-        parallel = [] if any(a.startswith("-n") for a in arguments) else ["-n", str(os.cpu_count() or 2)]
-        pytest = [program("pytest"), *parallel, "--dist", "loadscope"]
-        tested = subprocess.run([*pytest, *arguments], cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
-        if not arguments:
-            step("The suites that know Redis only by its commands, on a cluster of three masters")
-            again = subprocess.run(
-                [*pytest, "--server", "cluster", *ON_CLUSTER], cwd=ROOT, env=env, stdin=subprocess.DEVNULL
-            )
-            tested = tested or again.returncode
-            step("A ledger of a million coupons: how few statements each call takes, by which index, over how few rows")
-            large = subprocess.run([*pytest, *BIG], cwd=ROOT, env=env, stdin=subprocess.DEVNULL)
-            tested = tested or large.returncode
+        tested = 0
+        for suite, words, options in suites(arguments):
+            step(words)
+            tested = pytest_run(suite, options, env=env) or tested
     except KeyboardInterrupt:
         say("interrupted")
         return 130
@@ -166,7 +158,34 @@ def main(arguments: list[str]) -> int:
         lock.close()
     if not clean:
         say("FAILED: a linter or contract objects, see above.")
+    say(f"script/test took {duration(time.monotonic() - began)}.")
     return tested or (0 if clean else 1)
+
+
+def suites(arguments: list[str]) -> list[tuple[str, str, list[str]]]:
+    """What pytest runs one after the other: short name, words, arguments; with arguments of one's own only these."""
+    if arguments:
+        return [("tests", "Tests", arguments)]
+    return [
+        ("tests", "Tests", []),
+        (
+            "cluster",
+            "The suites that know Redis only by its commands, on a cluster of three masters",
+            ["--server", "cluster", *ON_CLUSTER],
+        ),
+        (
+            "big",
+            "A ledger of a million coupons: how few statements each call takes, by which index, over how few rows",
+            ["-m", "big", "tests/big"],
+        ),
+    ]
+
+
+def pytest_run(suite: str, options: list[str], *, env: dict[str, str]) -> int:
+    """Run one suite on every core, unless its arguments say otherwise; pytest's exit code."""
+    parallel = [] if any(option.startswith("-n") for option in options) else ["-n", str(os.cpu_count() or 2)]
+    command = [program("pytest"), *parallel, "--dist", "loadscope", "-p", "tests.progress", "--suite", suite, *options]
+    return subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import threading
+from collections import Counter
 from pathlib import Path
 
 from console import say
@@ -96,6 +98,19 @@ class LogFollower(threading.Thread):
             self.offsets[name] = (offset if offset < size else 0) + len(whole)
             for line in whole.decode("utf-8", "replace").splitlines():
                 say(f"{name:<{self.width}} | {line}")
+
+
+class ProgramEnds:
+    """How often each program has ended since this was made, as supervisord's log tells it."""
+
+    def __init__(self) -> None:
+        self.log = LOGS / "supervisord.log"
+        self.offset = self.log.stat().st_size if self.log.exists() else 0
+
+    def counted(self) -> Counter[str]:
+        """Number of ends by the program's name."""
+        text = self.log.read_bytes()[self.offset :].decode("utf-8", "replace") if self.log.exists() else ""
+        return Counter(re.findall(r"exited: (\w+)", text))
 
 
 def supervisord_start(config: Path) -> subprocess.Popen[bytes]:

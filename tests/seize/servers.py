@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import uvicorn
-from services import port_pick
+from services import PATIENCE_S, port_pick
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seize.fronts import Front
@@ -49,18 +49,19 @@ def served(front: Counted, *, kind: str, **options: object) -> Iterator[Server]:
     config = uvicorn.Config(
         front, host="127.0.0.1", port=port_pick(), http=protocol, loop="uvloop", ws="none", interface="asgi3",
         lifespan="off", access_log=False, log_level="warning", proxy_headers=False, server_header=False,
-        **{"timeout_graceful_shutdown": 10, **options},
+        **{"timeout_graceful_shutdown": PATIENCE_S, **options},
     )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=_run, args=(server, config, front), daemon=True)
     thread.start()
     while not server.started:
         thread.join(0.01)
+        assert thread.is_alive(), "the server never started"
     try:
         yield Server(config.port, front, server)
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the server never stopped"
 
 
@@ -106,6 +107,6 @@ def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
 
 def ask(port: int, request: bytes, *, method: str = "POST") -> Reply:
     """One request on a connection of its own."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(request)
         return read_reply(connection, method)

@@ -33,8 +33,8 @@ def rules(**changes: object) -> desk.Rules:
 def load(**changes: object) -> desk.Rules:
     """Load an activity as a rebuild with nothing claimed does."""
     wanted = rules(**changes)
-    assert desk.rebuild_begin(activity_id=wanted.activity_id, token="t", lease_ms=10_000) == 0
-    assert desk.rebuild_holders(activity_id=wanted.activity_id, token="t", lease_ms=10_000, reset=True)
+    assert desk.rebuild_begin(activity_id=wanted.activity_id, token="t", lease_ms=600_000) == 0
+    assert desk.rebuild_holders(activity_id=wanted.activity_id, token="t", lease_ms=600_000, reset=True)
     assert desk.rebuild_finish(rules=wanted, token="t", claims=0)
     return wanted
 

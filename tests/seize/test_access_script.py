@@ -1,13 +1,16 @@
 """seize.lua: who may ask, how fast, and with which work done; and that whoever has won is told so all the same."""
 
 import hashlib
+import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as trying
 from hypothesis import strategies as st
+from services import PATIENCE_S
 
 from seize import desk, store
 from seize.keys import seize_keys
@@ -17,7 +20,8 @@ from tests.seize.stage import ACTIVITY, UID, dumps, load, rules
 
 pytestmark = pytest.mark.usefixtures("server")
 KEYS = seize_keys(ACTIVITY)
-SOON_MS = 60_000
+HOUR_MS = 3_600_000
+LONGEST_MS = 300_000  # the longest window that staff can set: in it nothing comes back while a slow machine asks again
 
 
 def access(**limits: object) -> dict[str, desk.Access]:
@@ -39,24 +43,34 @@ def at(number: int) -> int:
     return int(time.time()) * 1000 - 60_000 + number
 
 
-def in_a_minute_ms() -> int:
-    return int(time.time() * 1000) + SOON_MS
+def in_an_hour_ms() -> int:
+    return int(time.time() * 1000) + HOUR_MS
+
+
+def hammering(seconds: float, *, until: int, of: list[int]) -> Iterator[None]:
+    """Go on for so long, and on a slow machine until the list has so many entries."""
+    began = time.monotonic()
+    while time.monotonic() - began < seconds or len(of) < until:
+        assert time.monotonic() - began < PATIENCE_S, "too few get through"
+        yield
 
 
 # -- Limits -----------------------------------------------------------------------------------------------
 
 
 def test_shopper_may_ask_half_the_quota_at_once_and_then_is_told_when():
-    load(starts_ms=in_a_minute_ms(), **access(asks=6, window_ms=40_000))
-    assert ask(*[(7, 1)] * 5) == ["NOT_STARTED"] * 3 + ["TOO_MANY_REQUESTS"] * 2
+    load(starts_ms=in_an_hour_ms(), **access(asks=6, window_ms=LONGEST_MS))
+    first = outcomes(*[(7, 1)] * 5)
+    assert [one.refusal.name for one in first] == ["NOT_STARTED"] * 3 + ["TOO_MANY_REQUESTS"] * 2
     [refused] = outcomes((7, 1))
-    assert refused.pace == Pace("activity-shopper", 6, 40_000, refused.pace.wait_ms)
-    assert 8_000 < refused.pace.wait_ms <= 10_000  # 3 at once leave 3 steps of 10 s of a window of 40 s
+    assert refused.pace == Pace("activity-shopper", 6, LONGEST_MS, refused.pace.wait_ms)
+    gone_ms = refused.now_ms - first[0].now_ms
+    assert abs(refused.pace.wait_ms - (75_000 - gone_ms)) <= 1  # 3 at once leave 3 steps of 75 s of a window of 300 s
     assert ask((8, 1)) == ["NOT_STARTED"]  # another shopper's quota is another one
 
 
 def test_refused_asks_are_not_counted_and_write_nothing(server):
-    load(starts_ms=in_a_minute_ms(), **access(asks=2, window_ms=60_000))
+    load(starts_ms=in_an_hour_ms(), **access(asks=2, window_ms=LONGEST_MS))
     assert ask((7, 1), (7, 1)) == ["NOT_STARTED", "TOO_MANY_REQUESTS"]
     before = dumps(server)
     assert ask(*[(7, 1)] * 50) == ["TOO_MANY_REQUESTS"] * 50
@@ -64,28 +78,32 @@ def test_refused_asks_are_not_counted_and_write_nothing(server):
 
 
 def test_quota_comes_back_step_by_step():
-    load(starts_ms=in_a_minute_ms(), **access(asks=4, window_ms=600))
-    assert ask((7, 1), (7, 1), (7, 1)) == ["NOT_STARTED", "NOT_STARTED", "TOO_MANY_REQUESTS"]
+    load(starts_ms=in_an_hour_ms(), **access(asks=4, window_ms=600))
+    first = outcomes((7, 1), (7, 1), (7, 1))
+    assert [one.refusal.name for one in first] == ["NOT_STARTED", "NOT_STARTED", "TOO_MANY_REQUESTS"]
     time.sleep(0.22)  # a step is 200 ms
-    assert ask((7, 1), (7, 1)) == ["NOT_STARTED", "TOO_MANY_REQUESTS"]
+    later = outcomes((7, 1), (7, 1))
+    let_through = sum(one.refusal is Refusal.NOT_STARTED for one in later)
+    gone_ms = later[0].now_ms - first[0].now_ms
+    # The script counts µs and tells whole ms.
+    assert let_through in {min(2, (gone_ms + rounding) // 200) for rounding in (-1, 0, 1)}
 
 
 @pytest.mark.parametrize(("asks", "window_ms"), [(1, 250), (2, 300), (5, 400), (20, 500)])
 def test_in_no_window_of_a_second_of_hammering_more_than_the_quota_gets_through(asks, window_ms):
-    load(starts_ms=in_a_minute_ms(), **access(asks=asks, window_ms=window_ms))
-    let_through_ms, end = [], time.monotonic() + 1.2
-    while time.monotonic() < end:
+    load(starts_ms=in_an_hour_ms(), **access(asks=asks, window_ms=window_ms))
+    let_through_ms: list[int] = []
+    for _ask in hammering(1.2, until=asks, of=let_through_ms):  # it is no wall
         [told] = outcomes((7, 1))
         if told.refusal is Refusal.NOT_STARTED:
             let_through_ms.append(told.now_ms)
     for first in let_through_ms:
         # The script counts µs and tells whole ms: a window is one ms shorter by them.
         assert sum(first <= moment < first + window_ms - 1 for moment in let_through_ms) <= asks
-    assert len(let_through_ms) >= asks  # and it is no wall
 
 
 def test_coupon_that_is_won_counts_as_no_ask(server):
-    load(per_user=3, total=9, **access(asks=1, window_ms=60_000))
+    load(per_user=3, total=9, **access(asks=1, window_ms=LONGEST_MS))
     assert ask((7, 1), (7, 2), (7, 3), (7, 4)) == ["WON", "WON", "WON", "LIMIT_REACHED"]
     assert not server.exists(KEYS.asked_even, KEYS.asked_odd)
 
@@ -93,7 +111,7 @@ def test_coupon_that_is_won_counts_as_no_ask(server):
 def test_holder_who_hammers_is_told_of_the_win_each_time():
     load(
         starts_ms=int(time.time() * 1000) - 10,
-        **access(asks=1, window_ms=60_000, rate=1, challenge="always", effort=1000),
+        **access(asks=1, window_ms=LONGEST_MS, rate=1, challenge="always", effort=1000),
     )
     assert ask((7, 1, at(5))) == ["WON"]
     assert ask(*[(7, 1)] * 200) == ["REPLAY"] * 200
@@ -109,21 +127,33 @@ def test_ask_after_a_win_alone_claims_nothing(server):
 
 
 def test_sold_out_paused_and_ended_are_told_without_counting(server):
-    load(total=1, **access(asks=1, window_ms=60_000))
+    load(total=1, **access(asks=1, window_ms=LONGEST_MS))
     assert ask((1, 1), *[(7, 1)] * 3) == ["WON", *["SOLD_OUT"] * 3]
     for closed in ({"state": "paused"}, {"state": "voided"}, {"ends_ms": int(time.time() * 1000) - 1}):
         server.flushall()
-        load(**closed, **access(asks=1, window_ms=60_000))
+        load(**closed, **access(asks=1, window_ms=LONGEST_MS))
         assert len(set(ask(*[(7, 1)] * 3))) == 1
         assert not server.exists(KEYS.asked_even, KEYS.asked_odd)
 
 
 def test_memory_of_two_turns_ago_is_forgotten_and_of_the_last_one_is_not(server):
-    load(starts_ms=in_a_minute_ms(), **access(asks=1, window_ms=60_000))
+    while True:
+        turn = store.time_us() // 300_000_000
+        server.flushall()
+        try:
+            memory_is_forgotten_after(turn, server)
+        except AssertionError:
+            if store.time_us() // 300_000_000 == turn:
+                raise
+            continue  # the turn ended meanwhile
+        return
+
+
+def memory_is_forgotten_after(turn: int, server) -> None:
+    load(starts_ms=in_an_hour_ms(), **access(asks=1, window_ms=LONGEST_MS))
     assert ask((7, 1), (8, 1)) == ["NOT_STARTED"] * 2
-    turn = int(time.time() * 1000) // 300_000
     now, other = (KEYS.asked_even, KEYS.asked_odd) if turn % 2 == 0 else (KEYS.asked_odd, KEYS.asked_even)
-    assert 590_000 < server.pttl(now) <= 600_000
+    assert 300_000 < server.pttl(now) <= 600_000
     noted = server.hgetall(now)
     server.hset(other, mapping={**noted, "_": str(turn - 1)})  # as if it had been noted in the turn before
     server.delete(now)
@@ -136,13 +166,14 @@ def test_memory_of_two_turns_ago_is_forgotten_and_of_the_last_one_is_not(server)
 
 
 def test_limit_that_staff_loosen_holds_for_those_who_wait_already():
-    wanted = load(starts_ms=in_a_minute_ms(), **access(asks=2, window_ms=300_000))
+    wanted = load(starts_ms=in_an_hour_ms(), **access(asks=2, window_ms=300_000))
     assert ask((7, 1), (7, 1)) == ["NOT_STARTED", "TOO_MANY_REQUESTS"]
     assert outcomes((7, 1))[0].pace.wait_ms > 100_000
     assert desk.preheat(replace(wanted, version=2, access=desk.Access(asks=20, window_ms=2_000))) == "applied"
-    assert ask((7, 1), (7, 1)) == ["NOT_STARTED", "TOO_MANY_REQUESTS"]
-    assert outcomes((7, 1))[0].pace.wait_ms < 300
-    time.sleep(0.3)
+    first, second = outcomes((7, 1), (7, 1))
+    assert (first.refusal.name, second.refusal.name) == ("NOT_STARTED", "TOO_MANY_REQUESTS")
+    assert second.pace.wait_ms <= 182  # a step
+    time.sleep(0.2)
     assert ask((7, 1)) == ["NOT_STARTED"]
 
 
@@ -151,41 +182,41 @@ def test_limit_that_staff_loosen_holds_for_those_who_wait_already():
 
 def test_activity_gives_out_a_fifth_of_its_rate_at_once_and_never_more_than_the_rate_in_a_second():
     load(total=1000, **access(rate=50))
-    assert ask(*[(user, 1) for user in range(1, 31)]) == ["WON"] * 10 + ["TOO_MANY_REQUESTS"] * 20
-    [refused] = outcomes((99, 1))
-    assert refused.pace[:3] == ("activity", 50, 1000)
-    won_ms, end = [], time.monotonic() + 1.5
+    first = outcomes(*[(user, 1) for user in range(1, 31)])
+    assert [isinstance(one, Won) for one in first] == [True] * 10 + [False] * 20
+    assert {one.pace[:3] for one in first[10:]} == {("activity", 50, 1000)}
+    won_ms: list[int] = []
     user = 100
-    while time.monotonic() < end:
+    for _ask in hammering(1.5, until=50, of=won_ms):
         told = outcomes(*[(user + i, 1) for i in range(20)])
         won_ms += [one.now_ms for one in told if isinstance(one, Won)]
         user += 20
     for first in won_ms:
         assert sum(first <= moment < first + 999 for moment in won_ms) <= 50
-    assert len(won_ms) >= 50
 
 
 def test_rate_grows_from_a_tenth_while_it_warms_up():
-    at_once = {}
-    for since_ms in (0, 30_000, 60_000):
+    for since_ms in (0, HOUR_MS // 2, HOUR_MS):
         store.client().flushall()
-        load(total=1000, starts_ms=int(time.time() * 1000) - since_ms, **access(rate=1000, ramp_ms=60_000))
-        at_once[since_ms] = ask(*[(user, 1) for user in range(1, 257)]).count("WON")
-    assert at_once[0] in (20, 21)  # a fifth of 100
-    assert at_once[30_000] in (110, 111)
-    assert at_once[60_000] == 200
+        wanted = load(total=1000, starts_ms=store.time_us() // 1000 - since_ms, **access(rate=1000, ramp_ms=HOUR_MS))
+        told = outcomes(*[(user, 1) for user in range(1, 257)])
+        warm = min(1, (told[0].now_ms - wanted.starts_ms) / HOUR_MS)
+        at_once = math.ceil(
+            math.floor(1000 * (0.1 + 0.9 * warm)) / 5
+        )  # 20, 110 and 200, and a bit more on a slow machine
+        assert sum(isinstance(one, Won) for one in told) == at_once
 
 
 @pytest.mark.parametrize("rate", [2, 5, 10])
 def test_warm_up_step_by_step_never_gives_out_more_than_the_rate_in_a_second(rate):
     load(total=1000, starts_ms=int(time.time() * 1000), **access(rate=rate, ramp_ms=1500))
-    won_ms, end, user = [], time.monotonic() + 2.5, 1
-    while time.monotonic() < end:
+    won_ms: list[int] = []
+    user = 1
+    for _ask in hammering(2.5, until=rate, of=won_ms):
         won_ms += [one.now_ms for one in outcomes(*[(user + i, 1) for i in range(3)]) if isinstance(one, Won)]
         user += 3
     for first in won_ms:
         assert sum(first <= moment < first + 999 for moment in won_ms) <= rate
-    assert len(won_ms) >= rate
 
 
 # -- Challenge ------------------------------------------------------------------------------------------------
@@ -222,15 +253,19 @@ def test_under_pressure_a_challenge_is_wanted_while_more_ask_than_the_staff_said
 
 
 def test_solution_is_good_for_four_minutes_by_redis_clock():
-    load(per_user=3, **access(challenge="always", effort=1000))
+    load(total=100, **access(challenge="always", effort=1000))
+    before_ms = int(time.time() * 1000)
     now_ms = desk.effort_read(activity_id=ACTIVITY)[1]
-    assert ask((7, 1, now_ms - 240_001)) == ["CHALLENGE_INVALID"]
-    assert ask((7, 1, now_ms - 235_000)) == ["WON"]
-    assert abs(now_ms - time.time() * 1000) < 5_000
+    assert before_ms <= now_ms <= time.time() * 1000
+    shoppers = {user: now_ms - 240_000 + 100 * (user - 10) for user in range(1, 100)}  # one second less, nine more
+    told = outcomes(*[(user, 1, set_ms) for user, set_ms in shoppers.items()])
+    in_time = [set_ms > told[0].now_ms - 240_000 for set_ms in shoppers.values()]
+    assert [isinstance(one, Won) for one in told] == in_time
+    assert {one.refusal.name for one in told if isinstance(one, Refused)} == {"CHALLENGE_INVALID"}
 
 
 def test_shopper_who_was_told_to_work_or_to_come_back_has_asked_in_vain_for_nothing(server):
-    load(total=9, **access(challenge="always", effort=1000, asks=1, window_ms=60_000, rate=1))
+    load(total=9, **access(challenge="always", effort=1000, asks=1, window_ms=LONGEST_MS, rate=1))
     first = at(0)
     assert ask((7, 1), (7, 1), (7, 1)) == ["CHALLENGE_REQUIRED"] * 3
     assert ask((8, 1, first + 1), (7, 1, first + 1)) == ["WON", "TOO_MANY_REQUESTS"]
@@ -381,7 +416,7 @@ def test_limits_of_every_kind_at_once_in_one_call():
     load(
         total=2,
         per_user=2,
-        **access(asks=2, window_ms=60_000, rate=100, challenge="always", effort=9, percent=0, lists=1),
+        **access(asks=2, window_ms=LONGEST_MS, rate=100, challenge="always", effort=9, percent=0, lists=1),
     )
     desk.listed_write(activity_id=ACTIVITY, uid=UID, version=1, listed=[(user, "allow") for user in (1, 2, 3)])
     good = at(0)

@@ -7,7 +7,7 @@ import pytest
 from seize.batching import Lanes
 from seize.outcomes import Won
 from seize.store import OutcomeUnknown, StoreUnavailable
-from tests.loops import loop_run
+from tests.loops import loop_run, until
 
 
 class Desk:
@@ -49,14 +49,6 @@ def submit(lanes: Lanes, answers: list, user_id: int, *, activity_id: int = 11, 
         done=lambda answer: answers.append((user_id, answer)),
         is_late=is_late,
     )
-
-
-async def until(condition) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came to that")
 
 
 def test_a_lonely_shopper_is_asked_for_at_once(desk):

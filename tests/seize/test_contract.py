@@ -30,7 +30,7 @@ CHUNKED = b"16\r\n" + BODY + b"\r\n0\r\n\r\n"
 
 def token(user_id: int = 7, **changes: object) -> str:
     now_s = int(time.time())
-    claims = {"token_type": "access", "user_id": str(user_id), "iat": now_s, "exp": now_s + 600, **changes}
+    claims = {"token_type": "access", "user_id": str(user_id), "iat": now_s, "exp": now_s + 86_400, **changes}
     return jwt.encode(claims, django_settings.JWT_VERIFYING_KEY, algorithm="HS256")
 
 
@@ -40,7 +40,7 @@ def press(body: bytes = BODY, *, method: str = "POST", path: str = SEIZE, versio
         "Host": "localhost",
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
-        "Authorization": f"Bearer {access_token_issue(user_id=7, lifetime_s=600)}",
+        "Authorization": f"Bearer {access_token_issue(user_id=7, lifetime_s=86_400)}",
         **{name.replace("_", "-"): value for name, value in headers.items()},
     }
     pairs = tuple((name, value) for name, value in wanted.items() if value is not None)
@@ -101,7 +101,7 @@ OUTCOMES = (
     Case("won again and settled", press, taken=True, prepare=settled),
     Case("seq too high", lambda: press(b'{"id":"11","seq":3}'), taken=True, prepare=won_before),
     Case("sold out", press, taken=True, prepare=lambda: load(total=0)),
-    Case("not started", press, taken=True, prepare=lambda: load(starts_ms=soon_ms(60))),
+    Case("not started", press, taken=True, prepare=lambda: load(starts_ms=soon_ms(3600))),
     Case("paused", press, taken=True, prepare=lambda: load(state="paused")),
     Case("voided", press, taken=True, prepare=lambda: load(state="voided")),
     Case("ended", press, taken=True, prepare=lambda: load(ends_ms=soon_ms(-1))),
@@ -140,9 +140,9 @@ TOKENS = tuple(
         "signature off": lambda: f"Bearer {token()}x",
         "refresh token": lambda: f"Bearer {token(token_type='refresh')}",
         "expired": lambda: f"Bearer {token(exp=int(time.time()) - 60)}",
-        "expired within the leeway": lambda: f"Bearer {token(exp=int(time.time()) - 5)}",
-        "not yet valid": lambda: f"Bearer {token(nbf=int(time.time()) + 60)}",
-        "issued in the future": lambda: f"Bearer {token(iat=int(time.time()) + 60)}",
+        "expired within the leeway": lambda: f"Bearer {token(exp=int(time.time()) - 1)}",
+        "not yet valid": lambda: f"Bearer {token(nbf=int(time.time()) + 3600)}",
+        "issued in the future": lambda: f"Bearer {token(iat=int(time.time()) + 3600)}",
         "user 007": lambda: f"Bearer {token(user_id='007')}",
         "user 2^63-1": lambda: f"Bearer {token(user_id=2**63 - 1)}",
         "user 2^63": lambda: f"Bearer {token(user_id=2**63)}",
@@ -225,13 +225,19 @@ def comparable(reply: Reply) -> tuple[int, dict[str, str], object]:
     if re.fullmatch("[0-9a-f]{32}", headers.get("x-request-id", "")):
         headers["x-request-id"] = "an id"
     if "retry-after" in headers:
-        assert 1 <= int(headers["retry-after"]) <= 70
+        assert 1 <= int(headers["retry-after"]) <= 3602
         headers["retry-after"] = "some seconds"
     if "ratelimit" in headers:
         headers["ratelimit"] = re.sub(r";t=\d+$", ";t=some", headers["ratelimit"])
     text = re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "a time", reply.body.decode())
     text = re.sub(r'"instance":( ?)"[0-9a-f]{32}"', r'"instance":\1"an id"', text)
     return reply.status, headers, text
+
+
+@pytest.fixture(autouse=True)
+def _no_press_comes_back(settings) -> None:
+    """Whoever has pressed too often has still done so when a slow machine asks."""
+    settings.LIMIT_SHOPPER = "10/3600"
 
 
 ALL = (*OUTCOMES, *TOKENS, *BODIES, *HEADERS, *REQUESTS)
@@ -311,6 +317,6 @@ def test_shoppers_of_every_front_take_from_the_same_stock(fronts):
     load(total=2, per_user=1)
     codes = []
     for user_id, server in enumerate(fronts.values(), start=100):
-        header = f"Bearer {access_token_issue(user_id=user_id, lifetime_s=60)}"
+        header = f"Bearer {access_token_issue(user_id=user_id, lifetime_s=86_400)}"
         codes.append(json.loads(ask(server.port, press(Authorization=header)).body)["code"])
     assert codes == ["SEIZED", "SEIZED", "SOLD_OUT"]

@@ -26,10 +26,11 @@ def refusal(outcome) -> Refusal:
 
 def test_winner_takes_one_of_the_stock_and_a_place_among_holders_and_in_the_queue(server):
     load()
+    before_ms = int(time.time() * 1000)
     won = seize()
     assert isinstance(won, Won)
     assert (won.activity_id, won.seq, won.replay) == (ACTIVITY, 1, False)
-    assert abs(won.seized_ms - time.time() * 1000) < 5000
+    assert before_ms <= won.seized_ms <= time.time() * 1000
     assert won.now_ms == won.seized_ms
     assert server.hgetall(KEYS.stock) == {"11": "4"}
     assert server.hgetall(KEYS.holders) == {"_": "1", "7": "1"}
@@ -49,7 +50,7 @@ def test_l01_shopper_who_wins_three_activities_of_one_shard_gets_all_three(serve
     [
         (Refusal.LIMIT_REACHED, lambda: (load(), seize())),
         (Refusal.SOLD_OUT, lambda: (load(total=1), seize(user_id=8))),
-        (Refusal.NOT_STARTED, lambda: load(starts_ms=int(time.time() * 1000) + 60_000)),
+        (Refusal.NOT_STARTED, lambda: load(starts_ms=int(time.time() * 1000) + 3_600_000)),
         (Refusal.ENDED, lambda: load(ends_ms=int(time.time() * 1000) - 1)),
         (Refusal.PAUSED, lambda: load(state="paused")),
         (Refusal.VOIDED, lambda: load(state="voided")),
@@ -194,7 +195,7 @@ def test_l14_first_and_last_millisecond_by_the_clock_of_redis(server):
 
 def test_p12_before_start_at_end_and_after_are_distinct_and_never_stick(server):
     now_ms = store.time_us() // 1000
-    wanted = load(starts_ms=now_ms + 60_000)
+    wanted = load(starts_ms=now_ms + 3_600_000)
     outcome = seize()
     assert (refusal(outcome), outcome.starts_ms) == (Refusal.NOT_STARTED, wanted.starts_ms)
     desk.preheat(rules(version=2, starts_ms=now_ms - 1))

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.db import transaction
 from django.utils import timezone
 
 from activities import drafts, services
@@ -52,9 +53,10 @@ class Command(BaseCommand):
         for activity, published_at in demo_activities(now=now):
             if Activity.objects.filter(name=activity.name).exists():
                 continue
-            activity.status = Activity.Status.APPROVED
-            drafts.activity_draft_save(activity=activity, now=now, by=COMMAND_LINE)
-            services.activity_publish(activity_id=activity.pk, now=published_at, by=COMMAND_LINE)
-            if activity.name.startswith("暂停中"):
-                services.activity_pause(activity_id=activity.pk, now=now, by=COMMAND_LINE)
+            with transaction.atomic():  # an activity that is there counts as published the next time
+                activity.status = Activity.Status.APPROVED
+                drafts.activity_draft_save(activity=activity, now=now, by=COMMAND_LINE)
+                services.activity_publish(activity_id=activity.pk, now=published_at, by=COMMAND_LINE)
+                if activity.name.startswith("暂停中"):
+                    services.activity_pause(activity_id=activity.pk, now=now, by=COMMAND_LINE)
             self.stdout.write(f"created activity {activity.pk}: {activity.name}")
