@@ -161,6 +161,7 @@ def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
     django_settings.REDIS_TIMEOUT_S = django_settings.REDIS_CONNECT_TIMEOUT_S = float(PATIENCE_S)
     django_settings.CELERY_BROKER_URL = broker
     celery_app.conf.broker_url = broker
+    celery_app.conf.broker_transport_options |= dict.fromkeys(("socket_timeout", "socket_connect_timeout"), PATIENCE_S)
     patient = {"SOCKET_CONNECT_TIMEOUT": PATIENCE_S, "SOCKET_TIMEOUT": PATIENCE_S, "IGNORE_EXCEPTIONS": True}
     cached_at = valkey.url.removesuffix("/0") + "/2"
     default = {**django_settings.CACHES["default"], "LOCATION": cached_at, "OPTIONS": patient}

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import factory
 from django.utils import timezone
+from services import PATIENCE_S
 
 from activities import services
 from activities.admission import unix_ms
@@ -73,4 +74,4 @@ def issued(
 
 def drain(activity: Activity, *, batch_size: int = 500) -> DrainResult:
     """Drain the queue that the activity's claims lie in."""
-    return queue_drain(shard=shard_of(activity.pk), batch_size=batch_size, lease_ms=5000, budget_s=60)
+    return queue_drain(shard=shard_of(activity.pk), batch_size=batch_size, lease_ms=5000, budget_s=PATIENCE_S)

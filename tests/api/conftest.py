@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
+from services import PATIENCE_S
 
 from activities import ready, services
 from activities.api_keys import api_key_make
@@ -13,6 +14,7 @@ from activities.audit import Actor
 from activities.checkout import coupon_redeem, coupon_roll_back
 from activities.models import Activity
 from couponsite.asgi import front
+from couponsite.schema import document
 from seize.requests import SeizeRequest
 from seize.services import coupon_seize
 from tests.factories import drain, issued, offer, percent_terms, shards_declare_loaded
@@ -32,10 +34,15 @@ def shopper(transactional_db, settings):
 def on_offer(shopper):
     """Activities in every state, one a state, with the small ids that generated data likes; the shopper has coupons."""
     now = timezone.now()
-    plenty = {"stock_total": 1_000_000, "per_user_limit": 100, "asks_max": None}
+    plenty = {
+        "stock_total": 1_000_000,
+        "per_user_limit": 100,
+        "asks_max": None,
+        "ends_at": now + timedelta(days=1),  # later than the longest run ends
+    }
     challenged = {"challenge": "PRESSURE", "pressure_min": 100_000}  # gives challenges out, and never needs one
     running = [offer(id=12, name="满100减20", **plenty, **challenged), offer(id=1, **plenty, **percent_terms())]
-    offer(id=2, starts_at=now + timedelta(hours=1), ends_at=now + timedelta(hours=2), asks_max=None)
+    offer(id=2, starts_at=now + timedelta(days=1), ends_at=now + timedelta(days=2), asks_max=None)
     offer(id=3)
     services.activity_pause(activity_id=3, now=now)
     offer(id=4)
@@ -57,9 +64,12 @@ def server(on_offer, settings, monkeypatch):
     """The product behind its own protocol, as production serves it."""
     settings.LIST_CACHE_S = 1.0
     settings.LIMIT_SHOPPER = ""  # one shopper asks thousands of times
+    settings.WEB_BODY_TIMEOUT_S = float(PATIENCE_S)
+    document(format="json")  # made once a process: whoever asks for it is given up on after ten seconds
     monkeypatch.setattr(ready, "_cache", ready._Cache())
     made = front()
-    with served(Counted(made.shortcuts, made.django), kind="protocol") as running:
+    # A connection may lie idle for as long as the next data takes to be made up.
+    with served(Counted(made.shortcuts, made.django), kind="protocol", timeout_keep_alive=PATIENCE_S) as running:
         yield running
 
 

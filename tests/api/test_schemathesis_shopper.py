@@ -17,7 +17,7 @@ def test_shopper_gets_what_the_document_says_whatever_is_asked(server, shopper):
     paths = "^/market/(consumer|auth)/"
     tried = api_try(
         name="shopper",
-        authorization=f"Bearer {access_token_issue(user_id=shopper.pk, lifetime_s=3600)}",
+        authorization=f"Bearer {access_token_issue(user_id=shopper.pk, lifetime_s=86_400)}",
         paths=paths,
         port=server.port,
         max_examples=700,

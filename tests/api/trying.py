@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from services import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 PHASES = "examples,coverage,fuzzing,stateful"
-PATIENCE_S = 300  # far above what a run takes, so that a server that hangs is no endless test
+RUN_S = 6 * PATIENCE_S  # far above what a run takes, so that a server that hangs is no endless test
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def api_try(*, name: str, authorization: str, paths: str, port: int, max_example
         "--include-path-regex", paths, "--header", f"Authorization: {authorization}",
         "--checks", "all", "--mode", "all", "--phases", PHASES, "--continue-on-failure",
         "--max-examples", str(max_examples), "--seed", str(seed), "--generation-database", "none",
-        "--request-timeout", "20",
+        "--request-timeout", str(PATIENCE_S),
         "--workers", "1",  # more need more than two cores, and Python 3.11 may break in ast.parse in several threads
         "--report", "ndjson", "--report-ndjson-path", str(report),
     ]  # fmt: skip
@@ -62,7 +64,7 @@ def api_try(*, name: str, authorization: str, paths: str, port: int, max_example
     here = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1")
     env = {**os.environ, **nowhere, **here, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")}
     done = subprocess.run(
-        command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S
+        command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_S
     )
     assert report.exists(), done.stdout + done.stderr
     return Tried(done.returncode, done.stdout + done.stderr, _answers(report))

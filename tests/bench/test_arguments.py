@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from services import PATIENCE_S
 
 from bench.arguments import SECTIONS, arguments_parse
 from bench.options import Options
@@ -63,6 +64,7 @@ def test_help_explains_every_section(capsys):
 
 
 def test_script_refuses_before_it_installs_anything():
-    done = subprocess.run([ROOT / "script/bench", "--rounds", "0"], capture_output=True, text=True, timeout=20)
+    command = [ROOT / "script/bench", "--rounds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: argument --rounds: a number from 1 to 99, not '0' (script/bench --help explains)\n"

@@ -1,11 +1,12 @@
 """Tables, JSON and chart from a given result; what was left out is said."""
 
 import json
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
-from bench import isolation, report
+from bench import isolation, progress, report
 from bench.arguments import Section
 from bench.options import Options
 from bench.progress import Lines
@@ -98,14 +99,16 @@ def test_chart_and_tables_of_one_section_alone(part, tmp_path):
     assert printed({part: RESULT[part], "meta": META})[1].startswith(f"{part}: ")
 
 
-def test_lines_count_steps_where_there_is_no_terminal(capsys):
+def test_lines_count_steps_where_there_is_no_terminal(capsys, monkeypatch):
+    clock = iter((100.0, 100.4, 160.0))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     lines = Lines()
     lines.begin("redis")
     lines.expect(2)
     lines.step("grant")
     lines.step("refuse")
     lines.leave_out("refuse", "why not")
-    assert capsys.readouterr().out == "redis 1/2: grant (0 s)\nredis 2/2: refuse (0 s)\n"
+    assert capsys.readouterr().out == "redis 1/2: grant (0 s)\nredis 2/2: refuse (60 s)\n"
     assert lines.left_out == {"redis refuse": "why not"}
 
 

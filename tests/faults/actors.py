@@ -7,8 +7,10 @@ from contextlib import contextmanager
 import redis
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
+from services import PATIENCE_S, wait_until
 
-BLOCKED_S = 0.08  # an actor that reaches no next step in this time waits for another one's lock
+LOOK_S = 0.08  # an actor that reaches no next step in this time is looked for in the database: it may wait for a lock
+LOCK_WAIT_S = 2  # as in production
 
 _here = threading.local()
 
@@ -61,31 +63,52 @@ class Actor(threading.Thread):
     def ended(self) -> bool:
         return self._free
 
-    def step(self, *, patience_s: float = BLOCKED_S) -> bool:
-        """Let it do one thing; False when it has ended, or waits for a lock."""
+    def step(self) -> bool:
+        """Let it do one thing; False when it has ended, or waits for another one's lock."""
         if not self.is_alive() or self._free:
             return False
         self._go.release()
-        return self._arrived.acquire(timeout=patience_s) and not self._free
+        arrived = False
+
+        def arrived_or_blocked() -> bool:
+            nonlocal arrived
+            arrived = self._arrived.acquire(timeout=LOOK_S)
+            return arrived or bool(sessions_at_work())
+
+        wait_until(arrived_or_blocked, what="an actor's next step")
+        return arrived and not self._free
 
     def walk(self, steps: int) -> bool:
         """So many steps, alone, so that nothing can block it; False when it ended before."""
-        walked = all(self.step(patience_s=30) for _ in range(steps))
-        assert walked or self.ended, "it neither stepped nor ended"
-        return walked
+        for _ in range(steps):
+            if self._free:
+                return False
+            self._go.release()
+            assert self._arrived.acquire(timeout=PATIENCE_S), "it neither stepped nor ended"
+        return not self._free
 
     def finish(self) -> None:
         """To the end, without waiting any more."""
         self._free = True
         self._go.release()
-        self.join(30)
+        self.join(PATIENCE_S)
         assert not self.is_alive(), "an actor never ended"
 
     def kill(self) -> None:
         self._killed = True
         self._go.release()
-        self.join(30)
+        self.join(PATIENCE_S)
         assert not self.is_alive(), "an actor never died"
+
+
+def sessions_at_work() -> int:
+    """Other sessions of this database whose statement has been running for 50 ms: nearly always it waits for a lock."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE command = 'Query' AND db = DATABASE() "
+            "AND id <> CONNECTION_ID() AND time_ms > 50"
+        )
+        return cursor.fetchone()[0]
 
 
 def _step_here() -> None:
@@ -109,6 +132,10 @@ def steps_hooked(monkeypatch):
             (BaseDatabaseWrapper, "commit"),
         ):
             patched.setattr(owner, name, _hooked(getattr(owner, name)))
+        # An actor that waits for one that stands is told so in the end: neither waits for the other for ever.
+        options = connection.settings_dict["OPTIONS"]
+        lock_wait = f", innodb_lock_wait_timeout={LOCK_WAIT_S}"
+        patched.setitem(options, "init_command", options["init_command"] + lock_wait)
         yield
 
 

@@ -1,10 +1,11 @@
 """R5 with a real Sentinel: the master dies, Sentinel promotes the replica, and the product follows by itself."""
 
 import subprocess
+import time
 
 import pytest
 import redis
-from services import Valkey, port_answers, port_pick, wait_until
+from services import PATIENCE_S, Valkey, port_answers, port_pick, wait_until
 
 from activities.models import Coupon
 from seize import store
@@ -25,43 +26,48 @@ def press(activity, user_id: int):
 
 @pytest.fixture
 def sentinel(system, tmp_path):
-    """One Sentinel over the system's Valkey and a replica of it; its URL."""
+    """A client of a Sentinel over the system's Valkey and a replica, which takes nobody for dead until told to."""
     replica = Valkey(tmp_path / "replica", binary=system.valkey.binary)
     replica.start()
     replica_client = redis.Redis(port=replica.port, decode_responses=True)
     replica_client.replicaof("127.0.0.1", system.valkey.port)
-    wait_until(lambda: replica_client.info("replication")["master_link_status"] == "up", seconds=20, what="the replica")
+    wait_until(lambda: replica_client.info("replication")["master_link_status"] == "up", what="the replica")
     port, config = port_pick(), tmp_path / "sentinel.conf"
     config.write_text(
         f"port {port}\nbind 127.0.0.1\nsentinel monitor shop 127.0.0.1 {system.valkey.port} 1\n"
-        "sentinel down-after-milliseconds shop 1000\nsentinel failover-timeout shop 5000\n"
+        f"sentinel down-after-milliseconds shop {1000 * PATIENCE_S}\nsentinel failover-timeout shop 5000\n"
     )
     with (tmp_path / "sentinel.log").open("wb") as log:
         process = subprocess.Popen([system.valkey.binary, str(config), "--sentinel"], stdout=log, stderr=log)
     watcher = redis.Redis(port=port, decode_responses=True)
     try:
-        wait_until(lambda: port_answers(port), seconds=10, what="Sentinel")
-        wait_until(lambda: watcher.sentinel_slaves("shop"), seconds=20, what="Sentinel to see the replica")
-        yield f"redis+sentinel://127.0.0.1:{port}/shop"
+        wait_until(lambda: port_answers(port), what="Sentinel")
+        wait_until(lambda: watcher.sentinel_slaves("shop"), what="Sentinel to see the replica")
+        yield watcher
     finally:
         watcher.close()
         replica_client.close()
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE_S)
         replica.stop(kill=True)
 
 
 def test_r05_sentinel_promotes_the_replica_and_the_sale_goes_on_with_exact_counts(system, settings, sentinel):
-    settings.REDIS_URL = sentinel
+    settings.REDIS_URL = f"redis+sentinel://127.0.0.1:{sentinel.get_connection_kwargs()['port']}/shop"
     activity = offer(stock_total=10)
     for user_id in range(1, 5):
         assert isinstance(press(activity, user_id), Won)
     drain(activity)
+    killed_at = time.monotonic()
     system.valkey.stop(kill=True)
     with pytest.raises((store.StoreUnavailable, store.OutcomeUnknown)):
         press(activity, 50)
     with pytest.raises(store.StoreUnavailable):  # nothing was sent, so nothing can have happened
         press(activity, 50)
+
+    # Sentinel promotes no replica whose master has been away for ten times as long as makes it dead.
+    dead_after_ms = max(1000, 1000 * (time.monotonic() - killed_at))
+    sentinel.sentinel_set("shop", "down-after-milliseconds", int(dead_after_ms))
 
     def reopened() -> bool:
         try:
@@ -71,7 +77,8 @@ def test_r05_sentinel_promotes_the_replica_and_the_sale_goes_on_with_exact_count
             return False
         return not isinstance(outcome, Refused)
 
-    wait_until(reopened, seconds=40, what="the sale on the promoted replica")
+    wait_until(reopened, what="the sale on the promoted replica")
+    sentinel.sentinel_set("shop", "down-after-milliseconds", 1000 * PATIENCE_S)
     winners = [user_id for user_id in range(100, 120) if isinstance(press(activity, user_id), Won)]
     drain(activity)
     assert len(winners) == 6

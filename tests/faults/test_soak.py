@@ -88,6 +88,8 @@ def test_soak_sales_under_random_faults_keep_every_promise(system, own_database,
     """After each sale: rows = acknowledged without exactly what an emptied Redis held undrained, and no dead letter."""
     seed = random.randrange(1_000_000)
     dice = random.Random(seed)
+    # Redis and a worker that hang are given up as soon as in production.
+    system.extra_env = {"REDIS_TIMEOUT_S": "1", "REDIS_CONNECT_TIMEOUT_S": "1", "DATABASE_WAIT_TIMEOUT_S": "5"}
     system.start("web1", "view1", *WORKERS, "beat1", "beat2")
     deadline = time.monotonic() + 60 * minutes
     seen: Counter[str] = Counter()
@@ -95,12 +97,12 @@ def test_soak_sales_under_random_faults_keep_every_promise(system, own_database,
     while time.monotonic() < deadline:
         activity = offer(stock_total=STOCK)
         faults = Faults(system, own_database, dice)
-        sale = Sale(system.web_ports(), activity, range(1, 3 * STOCK), threads=8, pause_s=0.05, patience_s=180)
+        sale = Sale(system.web_ports(), activity, range(1, 3 * STOCK), threads=8, pause_s=0.05)
         while sale.running and time.monotonic() < deadline + 120:
             time.sleep(2 * dice.random())
             faults.one(sale)
         sale.join()
-        system.drained(activity, seconds=120)
+        system.drained(activity)
         promised = sale.acked - faults.lost
         told = f"seed {seed}, sale {sales}: {dict(faults.seen)}, {dict(sale.codes)}, lost {len(faults.lost)}"
         # Whoever an emptied Redis forgot before the answer arrived asks again and may win anew.

@@ -32,7 +32,6 @@ from tests.faults.actors import Actor, steps_hooked
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 STOCK = 6
-MOVED_END = timezone.now() + timedelta(hours=5)
 
 
 class Stage:
@@ -85,7 +84,7 @@ class Stage:
             "pause": lambda: services.activity_pause(activity_id=self.activity.pk, now=timezone.now()),
             "void": lambda: services.activity_void(activity_id=self.activity.pk, reason="x", now=timezone.now()),
             "move_end": lambda: services.activity_change_end(
-                activity_id=self.activity.pk, ends_at=MOVED_END, now=timezone.now()
+                activity_id=self.activity.pk, ends_at=timezone.now() + timedelta(hours=5), now=timezone.now()
             ),
         }[name]
 
@@ -97,7 +96,7 @@ class Stage:
         """Let it come to rest by itself, sell out, drain; what is wrong then."""
         for _second in range(3):
             # A killed owner's fence has to run out first.
-            wait_until(self.mended, seconds=10, what="the rebuild")
+            wait_until(self.mended, what="the rebuild")
             admission.activity_admit(activity_id=self.activity.pk)
             self.drain()
         at_the_desk = self.desk_complaints()
@@ -105,7 +104,7 @@ class Stage:
             services.activity_resume(activity_id=self.activity.pk, now=timezone.now())
         for _ in range(2 * STOCK):
             self.press(next(self.users))
-        wait_until(lambda: self.drain() is None and queue.queue_lengths([self.shard]) == [0], seconds=10, what="rest")
+        wait_until(lambda: self.drain() is None and queue.queue_lengths([self.shard]) == [0], what="rest")
         return at_the_desk + self.complaints()
 
     def mended(self) -> bool:

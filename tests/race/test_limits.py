@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.test import RequestFactory
 from django.utils import timezone
 from rest_framework.throttling import SimpleRateThrottle
+from services import PATIENCE_S, wait_until
 
 from activities.access import activity_access_change
 from seize import store
@@ -28,7 +29,7 @@ def let_through(ask: Callable[[], bool]) -> int:
     barrier, number = context.Barrier(PROCESSES), context.Value("i", 0)
 
     def run() -> None:
-        barrier.wait(60)
+        barrier.wait(PATIENCE_S)
         mine = sum(ask() for _ask in range(ASKS))
         with number.get_lock():
             number.value += mine
@@ -37,7 +38,7 @@ def let_through(ask: Callable[[], bool]) -> int:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(PATIENCE_S)
     assert [process.exitcode for process in processes] == [0] * PROCESSES
     return number.value
 
@@ -45,7 +46,7 @@ def let_through(ask: Callable[[], bool]) -> int:
 class FrameworksThrottle(SimpleRateThrottle):
     """REST framework's own: reads what was asked before, and writes it back."""
 
-    rate = "10/min"
+    rate = "10/day"
     cache = cache
 
     def get_cache_key(self, request: object, view: object) -> str:
@@ -63,9 +64,16 @@ def test_control_a_throttle_that_reads_and_writes_lets_too_many_through(record_p
     def ask() -> bool:
         return FrameworksThrottle().allow_request(request, None)
 
-    number = let_through(ask)
+    number = 0
+
+    def lets_too_many_through() -> bool:
+        nonlocal number
+        cache.clear()
+        number = let_through(ask)
+        return number > 10
+
+    wait_until(lets_too_many_through, what="a limit that leaks")  # one of the first crowds: none has to
     record_property("harm", f"with REST framework's throttle, let through of 10: {number}")
-    assert number > 10
 
 
 def test_no_more_than_the_limit_of_one_shopper_is_let_through_by_sixty_four_processes():
@@ -78,9 +86,10 @@ def test_no_more_than_the_limit_of_one_shopper_is_let_through_by_sixty_four_proc
         assert isinstance(outcome, Refused)
         return outcome.refusal.name == "NOT_STARTED"
 
-    # Half of them at once, and none of the other half comes free in the seconds that this takes.
-    assert let_through(ask) == 10
-    assert store.client().ping()
+    began_us = store.time_us()
+    number = let_through(ask)
+    # Half of them at once, and of the other half one each 27 s and more, which a slow crowd may live to see.
+    assert 10 <= number <= 10 + (store.time_us() - began_us) // (300_000_000 // 11)
 
 
 def test_no_more_than_the_limit_of_one_activity_is_given_out_by_sixty_four_processes():

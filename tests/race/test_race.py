@@ -4,6 +4,7 @@ import time
 
 import pytest
 import redis
+from services import wait_until
 
 from activities.models import Activity, Coupon
 from seize import desk
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_s13_control_without_lua_read_check_write_oversells(record_property, valkey):
     """The naive way with the same crowd must sell too much, or none of these tests proves anything."""
     pool = redis.BlockingConnectionPool.from_url(valkey.url, decode_responses=True, max_connections=200)
-    redis.Redis(connection_pool=pool).set("naive:stock", "50")
+    sold = 0
 
     def press(_number: int) -> bool:
         client = redis.Redis(connection_pool=pool)
@@ -33,10 +34,15 @@ def test_s13_control_without_lua_read_check_write_oversells(record_property, val
         client.set("naive:stock", str(left - 1))
         return True
 
-    sold = sum(crowd(200, press))
+    def sells_too_much() -> bool:
+        nonlocal sold
+        redis.Redis(connection_pool=pool).set("naive:stock", "50")
+        sold = sum(crowd(200, press))
+        return sold > 50
+
+    wait_until(sells_too_much, what="an oversell")  # one of the first crowds: that each is harmed is no promise
     pool.disconnect()
     record_property("harm", f"without Lua, sold of 50: {sold}")
-    assert sold > 50
 
 
 def test_s02_p01_p02_two_hundred_threads_on_the_script_sell_exactly_the_stock():
@@ -58,7 +64,7 @@ def test_s01_five_hundred_shoppers_and_fifty_coupons_over_real_http(web_server, 
     """Two server processes of two workers each; exactly 50 rows, 450 refusals with reasons, Redis = MySQL."""
     activity = offer(stock_total=50)
     ports = [web_server(), web_server()]
-    tokens = {number: access_token_issue(user_id=number, lifetime_s=600) for number in range(1, 501)}
+    tokens = {number: access_token_issue(user_id=number, lifetime_s=86_400) for number in range(1, 501)}
     body = {"id": str(activity.pk), "seq": 1}
 
     results = crowd(500, lambda number: press_http(ports[number % 2], tokens[number], body))
@@ -80,7 +86,7 @@ def test_p05_one_shopper_pressing_five_hundred_times_at_once_over_http_gets_one(
     monkeypatch.setenv("LIMIT_SHOPPER", "")  # all of them come to the script
     activity = offer(stock_total=100)
     port = web_server()
-    token = access_token_issue(user_id=7, lifetime_s=600)
+    token = access_token_issue(user_id=7, lifetime_s=86_400)
 
     without_seq = crowd(250, lambda _n: press_http(port, token, {"id": str(activity.pk)}))
     with_seq = crowd(250, lambda _n: press_http(port, token, {"id": str(activity.pk), "seq": 1}))
@@ -92,12 +98,15 @@ def test_p05_one_shopper_pressing_five_hundred_times_at_once_over_http_gets_one(
     assert Coupon.objects.count() == 1
 
 
-def test_shopper_over_the_processes_limit_is_told_of_the_win_five_hundred_times(web_server):
+def test_shopper_over_the_processes_limit_is_told_of_the_win_five_hundred_times(web_server, monkeypatch):
+    monkeypatch.setenv("LIMIT_SHOPPER", "10/3600")  # five in each process, and the next one comes free in ten minutes
     activity = offer(stock_total=100)
     port = web_server()
-    token = access_token_issue(user_id=7, lifetime_s=600)
-    told = outcomes(crowd(250, lambda _n: press_http(port, token, {"id": str(activity.pk), "seq": 1})))
-    assert told == {(201, "SEIZED"): 1, (200, "SEIZED"): 249}
+    token = access_token_issue(user_id=7, lifetime_s=86_400)
+    press = {"id": str(activity.pk), "seq": 1}
+    # The win comes first: a press that is over the limit claims nothing, and may overtake those that are not.
+    assert outcomes([press_http(port, token, press)]) == {(201, "SEIZED"): 1}
+    assert outcomes(crowd(249, lambda _n: press_http(port, token, press))) == {(200, "SEIZED"): 249}
     slowed = outcomes(crowd(250, lambda _n: press_http(port, token, {"id": str(activity.pk)})))
     assert slowed.keys() <= {(409, "LIMIT_REACHED"), (429, "TOO_MANY_REQUESTS")}
     assert slowed[429, "TOO_MANY_REQUESTS"] > 200

@@ -80,7 +80,7 @@ def test_version_that_is_behind_is_preheated_only():
 
 def test_live_fence_is_left_alone_and_its_shard_not_declared():
     activity = offer()
-    desk.rebuild_begin(activity_id=activity.pk, token="alive", lease_ms=60_000)
+    desk.rebuild_begin(activity_id=activity.pk, token="alive", lease_ms=3_600_000)
     found = compare()
     assert (found.fenced, found.rebuild) == ([activity.pk], [])
     assert shard_of(activity.pk) not in found.loaded

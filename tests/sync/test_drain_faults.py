@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
+from services import PATIENCE_S
 
 from activities import services
 from activities.expiry import coupons_expire
 from activities.models import Activity, Coupon
+from couponsite.settings import database_read
 from seize import queue, store
 from seize.keys import shard_of
 from sync import drain as drain_module
@@ -58,7 +60,7 @@ def test_passing_fault_of_the_database_leaves_everything_for_the_next_pass(monke
     assert drain(activity).inserted == 1
 
 
-def test_row_locked_by_somebody_else_is_waited_for_at_most_seconds_and_tried_again(settings):
+def test_row_locked_by_somebody_else_is_waited_for_at_most_seconds_and_tried_again():
     """A stopped process that holds the row must not hold the worker."""
     activity = offer()
     press(activity, 7)
@@ -69,16 +71,21 @@ def test_row_locked_by_somebody_else_is_waited_for_at_most_seconds_and_tried_aga
             with transaction.atomic():
                 Activity.objects.select_for_update().get(pk=activity.pk)
                 locked.set()
-                let_go.wait(30)
+                let_go.wait(PATIENCE_S)
         finally:
             connection.close()
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert locked.wait(10)
+    assert locked.wait(PATIENCE_S)
+    with connection.cursor() as cursor:
+        cursor.execute(database_read()["OPTIONS"]["init_command"])  # as every session of the product begins
+        cursor.execute("SELECT @@SESSION.innodb_lock_wait_timeout")
+        assert cursor.fetchone()[0] < 30
     assert drain(activity) == DrainResult(shard=shard_of(activity.pk), deferred=1)
+    connection.close()  # the next session is as patient as the others of the tests
     let_go.set()
-    holder.join(10)
+    holder.join(PATIENCE_S)
     assert drain(activity).inserted == 1
 
 
@@ -127,7 +134,7 @@ def test_p19_two_drains_void_and_expiry_at_once_neither_deadlock_nor_lose():
 
     threads = [thread_start(work, faults) for work in (batches, batches, void, expire)]
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert faults == []
     while waiting(activity):
         drain(activity)
@@ -151,7 +158,7 @@ def test_s24_queues_of_different_activities_drain_side_by_side():
     first, second = offer(id=12), offer(id=13)
     press(first, 7)
     press(second, 7)
-    lease = store.Lease("drain:2", lease_ms=60_000)
+    lease = store.Lease("drain:2", lease_ms=3_600_000)
     assert lease.acquire()
     assert queue_drain(shard=3, batch_size=500, lease_ms=5000, budget_s=5).inserted == 1
     assert rows(first) == set()

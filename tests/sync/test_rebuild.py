@@ -104,7 +104,7 @@ def test_more_claims_than_stock_give_a_negative_stock_that_sells_nothing():
 
 def test_second_owner_meets_the_fence():
     activity = offer()
-    assert desk.rebuild_begin(activity_id=activity.pk, token="somebody", lease_ms=60_000) == 0
+    assert desk.rebuild_begin(activity_id=activity.pk, token="somebody", lease_ms=3_600_000) == 0
     assert activity_rebuild(activity_id=activity.pk) == {"state": "fenced"}
     activity.refresh_from_db()
     assert activity.epoch == 1

@@ -7,6 +7,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
+from services import PATIENCE_S, wait_until
 
 from activities.models import Activity, Coupon
 from seize import desk
@@ -82,11 +83,12 @@ def test_hundred_runs_during_a_sale_with_drains_never_report_a_difference():
     for thread in threads:
         thread.start()
     try:
+        wait_until(lambda: Coupon.objects.count() > 100, what="the sale and its drains to be under way")
         states = [check(activity, names=number % 10 == 0).state for number in range(100)]
     finally:
         over.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
     assert states == ["AGREES"] * 100
     assert Coupon.objects.count() > 100
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from services import PATIENCE_S
 
 from activities.models import Coupon
 from sync.slots import Slot
@@ -48,9 +49,8 @@ def test_sqlite_says_the_same(tmp_path):
     env |= {"DATABASE_URL": f"sqlite:///{tmp_path}/ledger.sqlite3", "ENV_FILE": os.devnull, "PYTHONPATH": "script/lib"}
     said = ""
     for arguments in (("migrate", "-v", "0"), ("shell", "-v", "0", "-c", ON_SQLITE)):
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
-        )
+        command = [sys.executable, "manage.py", *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
         said = done.stdout.strip()
     assert said == f"3 {SECOND} [({SECOND}, 3)] 60.00 3"
