@@ -17,7 +17,8 @@ import debian
 from console import fail
 from project import PYTHON, VAR
 
-PATIENCE_S = 600  # for what is no promise in seconds: a slow or busy machine may need minutes where others need none
+# For what is no promise in seconds: a slow or busy machine may need minutes where others need none.
+PATIENCE_S = int(os.environ.get("PATIENCE_S", "600"))
 MARIADB_PACKAGES = ("mariadb-server-core", "mariadb-client-core")
 
 

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import connection
 from django.test import Client
-from playwright.sync_api import BrowserContext, Page, Request
+from playwright.sync_api import BrowserContext, Page, Request, expect
+from services import PATIENCE_S
 
 from centre.sessions import SESSION
 from couponsite.asgi import front
@@ -29,7 +31,14 @@ os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 ARGUMENTS = ("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
              "--disable-component-update", "--disable-sync")  # fmt: skip
+# After how many ms a page gives up each question. Here it never does: a server that is slow has not lost an answer.
+PATIENT = """
+    window.patience = [];
+    AbortSignal.timeout = (ms) => { patience.push(ms); return new AbortController().signal; };
+"""
 VIEWS = {"phone": {"width": 390, "height": 844}, "desk": {"width": 1280, "height": 900}}
+
+expect.set_options(timeout=PATIENCE_S * 1000)
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +50,7 @@ def browser_type_launch_args() -> dict[str, object]:
     env = {**os.environ, **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
     return {
         "executable_path": os.environ["TEST_CHROMIUM"], "chromium_sandbox": False, "args": list(ARGUMENTS), "env": env,
+        "timeout": PATIENCE_S * 1000,
     }  # fmt: skip
 
 
@@ -68,7 +78,8 @@ def worker(transactional_db, raw) -> Iterator[None]:
     thread.start()
     yield
     over.set()
-    thread.join(30)
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -86,7 +97,10 @@ def no_foreign_request(foreign_requests) -> Iterator[None]:
 
 @pytest.fixture
 def context_new(browser, site, foreign_requests) -> Iterator[Callable[..., BrowserContext]]:
-    """A new browser context on the site: a device of its own, whose requests are watched."""
+    """A new browser context on the site: a device of its own, whose requests are watched.
+
+    With ``stopped`` its clock, wrong by ``ahead_h``, stands until the test lets time pass by ``page.clock``.
+    """
     contexts: list[BrowserContext] = []
 
     def look(request: Request) -> None:
@@ -94,12 +108,20 @@ def context_new(browser, site, foreign_requests) -> Iterator[Callable[..., Brows
         if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1":
             foreign_requests.append(request.url)
 
-    def make(*, view: str = "desk", scheme: str = "light", language: str = "en", **options: Any) -> BrowserContext:
+    def make(
+        *, view: str = "desk", scheme: str = "light", language: str = "en", stopped: bool = False, ahead_h: int = 0,
+        **options: Any,
+    ) -> BrowserContext:  # fmt: skip
         context = browser.new_context(
             base_url=site, viewport=VIEWS[view], color_scheme=scheme, locale=language, timezone_id="Asia/Shanghai",
             **options,
         )  # fmt: skip
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_S * 1000)
+        if stopped:
+            at = time.time() + ahead_h * 3600
+            context.clock.install(time=at - 3600)  # it stands from then on, however long this takes
+            context.clock.pause_at(at)
+        context.add_init_script(PATIENT)
         context.on("request", look)
         contexts.append(context)
         return context
@@ -144,7 +166,7 @@ def shopper(context_new, site):
 
 
 def know(context: BrowserContext, user_id: int, site: str) -> None:
-    token = token_issue(kind=SESSION, user_id=user_id, lifetime_s=3600)
+    token = token_issue(kind=SESSION, user_id=user_id, lifetime_s=86_400)
     context.add_cookies([{"name": "shopper", "value": token, "url": site, "httpOnly": True, "sameSite": "Lax"}])
 
 

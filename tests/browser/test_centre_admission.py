@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -11,7 +10,17 @@ from playwright.sync_api import expect
 
 from activities.access import activity_access_change, activity_listed_replace
 from activities.models import Listed
-from tests.browser.centre_page import LIST, SEIZE, button, card, look, press
+from tests.browser.centre_page import (
+    LIST,
+    SEIZE,
+    begin,
+    button,
+    card,
+    come_before_start,
+    hour_ahead,
+    look,
+    press,
+)
 from tests.factories import offer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,17 +39,19 @@ def watched(page) -> list[dict]:
 
 
 def test_challenge_is_solved_while_the_countdown_runs_and_one_press_is_enough(shopper, worker, seen):
-    start = timezone.now() + timedelta(seconds=8)
-    activity = offer(name="双十二", starts_at=start, ends_at=start + timedelta(hours=1))
+    activity = offer(name="双十二", **hour_ahead())
     access(activity, challenge="ALWAYS", challenge_effort=5000)
-    page = shopper(7, "/login")
+    page = shopper(7, "/login", stopped=True)
     sent = watched(page)
+    come_before_start(page, activity, ms=120_000)
     with page.expect_response(CHALLENGE) as got:
-        page.goto("/?tab=upcoming")
+        page.clock.fast_forward(112_000)
     assert got.value.status == 200
-    assert timezone.now() < start
-    expect(button(page, activity)).to_have_text("Seize", timeout=15_000)
+    expect(button(page, activity)).to_have_text("Not started")
     page.route(CHALLENGE, lambda route: route.abort())  # it needs no other
+    page.clock.run_for(8_001)
+    expect(button(page, activity)).to_have_text("Seize")
+    begin(activity)
     press(page, activity)
     expect(button(page, activity)).to_have_text("Yours")
     assert len(sent) == 1
@@ -74,7 +85,7 @@ def test_device_that_cannot_do_the_work_is_told_so_and_presses_no_more_than_a_fe
     page.goto("/")
     sent = watched(page)
     press(page, activity)
-    expect(card(page, activity).locator("[data-note]")).to_contain_text("Solve a challenge first", timeout=15_000)
+    expect(card(page, activity).locator("[data-note]")).to_contain_text("Solve a challenge first")
     assert 1 <= len(sent) <= 2, "it is known by then that the device cannot"
 
 
@@ -94,7 +105,7 @@ def test_lost_answer_to_a_solved_challenge_is_asked_again_and_found(shopper, wor
 
     page.route(SEIZE, lose_first)
     press(page, activity)
-    expect(button(page, activity)).to_have_text("Yours", timeout=15_000)
+    expect(button(page, activity)).to_have_text("Yours")
     assert lost[0]["altcha"]
 
 
@@ -136,7 +147,7 @@ def test_who_is_kept_out_while_the_page_is_open_is_told_at_the_press(shopper, wo
     look(page)  # which has it no more
     expect(button(page, activity)).to_have_text("Not open to you")
     activity_listed_replace(activity_id=activity.pk, verdict=Listed.Verdict.ALLOW, user_ids=[7], now=timezone.now())
-    expect(button(page, activity)).to_have_text("Seize", timeout=15_000)
+    expect(button(page, activity)).to_have_text("Seize")
     press(page, activity)
     expect(button(page, activity)).to_have_text("Yours")
 
@@ -164,7 +175,7 @@ def test_list_that_is_not_everybodys_is_asked_for_as_the_shopper_before_any_card
         expect(button(one, activity)).to_have_text("Seize")
         texts_of(one, activity)
     released(activity, to=7)
-    expect(button(stranger, activity)).to_have_text("Ended", timeout=10_000)
+    expect(button(stranger, activity)).to_have_text("Ended")
     page.wait_for_timeout(1_000)
     look(page)
     look(page)
@@ -180,8 +191,10 @@ def test_page_of_an_activity_that_is_not_everybodys_any_more_stays_open_to_whom_
         expect(button(one, activity)).to_have_text("Seize")
     texts_of(page, activity)
     released(activity, to=7)
-    expect(button(stranger, activity)).to_have_text("Ended", timeout=10_000)
-    page.wait_for_timeout(7_000)
+    expect(button(stranger, activity)).to_have_text("Ended")
+    for _look in range(2):
+        look(page, at=f"**/market/consumer/activity/{activity.pk}")
+    page.wait_for_timeout(1_000)
     assert page.evaluate("texts") == []
     press(page, activity)
     expect(button(page, activity)).to_have_text("Yours")
@@ -189,7 +202,7 @@ def test_page_of_an_activity_that_is_not_everybodys_any_more_stays_open_to_whom_
 
 def test_who_asks_too_often_is_told_so_and_who_meets_a_crowd_that(shopper, worker):
     activity = offer(name="双十二")
-    page = shopper(7)
+    page = shopper(7, stopped=True)
     note = card(page, activity).locator("[data-note]")
 
     def refused(policy: str, after: int) -> None:
@@ -202,5 +215,6 @@ def test_who_asks_too_often_is_told_so_and_who_meets_a_crowd_that(shopper, worke
     press(page, activity)
     expect(note).to_have_text("Many press at once. Nothing is lost; asking again for you.")
     refused("shopper", 200)
-    expect(note).to_have_text("You asked very often. Please wait a moment.", timeout=10_000)
+    page.clock.run_for(2_501)
+    expect(note).to_have_text("You asked very often. Please wait a moment.")
     expect(button(page, activity)).to_have_text(re.compile(r"Again in \d+ s"))

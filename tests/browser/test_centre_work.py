@@ -1,15 +1,16 @@
 """The work that an activity asks of a device: when it is done, how often it is tried, and for whom."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
+from services import PATIENCE_S
 
 from activities.access import activity_access_change
 from activities.models import Activity, Coupon
-from tests.browser.centre_page import button, card, press
+from tests.browser.centre_page import asked, button, card, come_before_start, hold, hour_ahead, press, until
 from tests.factories import offer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,24 +29,16 @@ def challenged(*, effort: int = 2000, **fields: object) -> Activity:
     return activity
 
 
-def coming(start: datetime) -> dict[str, datetime]:
-    return {"starts_at": start, "ends_at": start + timedelta(hours=1)}
-
-
-def asked(page: Page, part: str) -> list[str]:
-    """The requests from now on whose address has this in it."""
-    found: list[str] = []
-    page.on("request", lambda request: found.append(request.url) if part in request.url else None)
-    return found
+def changed(route: Route, before: str) -> None:
+    """A script with something before it."""
+    code = route.fetch().text()
+    headers = {"Cache-Control": "no-store"}
+    route.fulfill(content_type="text/javascript", headers=headers, body=f"{before}\n{code}")
 
 
 def without_crypto(route: Route) -> None:
     """The worker as it is without TLS."""
-    code = route.fetch().text()
-    route.fulfill(
-        content_type="text/javascript", headers={"Cache-Control": "no-store"},
-        body=f"Object.defineProperty(crypto, 'subtle', {{ value: undefined }});\n{code}",
-    )  # fmt: skip
+    changed(route, "Object.defineProperty(crypto, 'subtle', { value: undefined });")
 
 
 # -- How often it is tried ------------------------------------------------------------------------------
@@ -64,13 +57,17 @@ def without_crypto(route: Route) -> None:
     ids=["no crypto", "no worker", "no challenge", "busy", "no token"],
 )
 def test_work_that_comes_to_nothing_is_tried_ever_more_rarely(shopper, worker, pattern, answer, counted, most):
-    activity = challenged(**coming(timezone.now() + timedelta(seconds=19)))
-    page = shopper(7, "/login")
+    activity = challenged(**hour_ahead())
+    page = shopper(7, "/login", stopped=True)
     page.route(pattern, answer)
+    come_before_start(page, activity, ms=120_000)
     found = asked(page, counted)
-    page.goto("/?tab=upcoming")
+    page.clock.fast_forward(101_000)  # by then every device has begun
     expect(button(page, activity)).to_have_text("Not started")
-    page.wait_for_timeout(10_000)
+    until(page, lambda: found, what=counted)
+    for _second in range(10):
+        page.wait_for_timeout(100)  # for what was begun to come to nothing
+        page.clock.run_for(1_000)
     assert 1 <= len(found) <= most, found
 
 
@@ -82,7 +79,7 @@ def test_page_whose_device_cannot_do_the_work_gives_it_up_for_good(shopper, work
     found = asked(page, "/challenge")
     for one in (activity, other):
         press(page, one)
-        expect(card(page, one).locator("[data-note]")).to_contain_text("Solve a challenge first", timeout=15_000)
+        expect(card(page, one).locator("[data-note]")).to_contain_text("Solve a challenge first")
     assert len(found) == 2
     for one in (activity, other):
         card(page, one).locator("h2").hover()
@@ -96,21 +93,18 @@ def test_page_whose_device_cannot_do_the_work_gives_it_up_for_good(shopper, work
 
 def test_idle_page_asks_for_no_challenge_and_one_that_is_approached_for_one(shopper, worker):
     activity = challenged()
-    page = shopper(7, "/login", view="desk")
-    page.add_init_script("""
-        window.later = 0;
-        const now = performance.now.bind(performance);
-        performance.now = () => now() + window.later;
-    """)
+    page = shopper(7, "/login", view="desk", stopped=True)
     found = asked(page, "/challenge")
     page.goto("/")
     expect(button(page, activity)).to_have_text("Seize")
-    page.wait_for_timeout(2_500)
+    page.clock.run_for(2_500)
+    page.wait_for_timeout(200)
     assert found == []
     with page.expect_response(CHALLENGE):
         button(page, activity).hover()
-    page.evaluate("window.later = 200_000")  # what was done is too old by now
-    page.wait_for_timeout(2_500)
+    page.clock.fast_forward(200_000)  # what was done is too old by now
+    page.clock.run_for(2_500)
+    page.wait_for_timeout(200)
     assert len(found) == 1, "nobody pressed"
     card(page, activity).locator("h2").hover()
     with page.expect_response(CHALLENGE):
@@ -123,31 +117,37 @@ def test_idle_page_asks_for_no_challenge_and_one_that_is_approached_for_one(shop
 
 
 def test_page_that_nobody_sees_does_no_work(shopper, worker):
-    activity = challenged(**coming(timezone.now() + timedelta(seconds=15)))
-    page = shopper(7, "/login")
+    activity = challenged(**hour_ahead())
+    page = shopper(7, "/login", stopped=True)
     page.add_init_script("""
-        window.isAway = true;
+        window.isAway = false;
         Object.defineProperty(document, "hidden", { get: () => window.isAway });
     """)
     found = asked(page, "/challenge")
-    page.goto("/?tab=upcoming")
+    come_before_start(page, activity, ms=120_000)
+    page.evaluate("window.isAway = true; document.dispatchEvent(new Event('visibilitychange'))")
+    page.clock.fast_forward(105_000)
     button(page, activity).focus()
-    page.wait_for_timeout(2_500)
+    page.clock.run_for(2_500)
+    page.wait_for_timeout(200)
     assert found == []
     with page.expect_response(CHALLENGE):
         page.evaluate("window.isAway = false; document.dispatchEvent(new Event('visibilitychange'))")
+        page.clock.run_for(300)
 
 
 def test_press_while_the_work_is_under_way_takes_what_is_coming_and_says_why_it_waits(shopper, worker):
     activity = challenged()
     page = shopper(7)
-    page.route(CHALLENGE, lambda route: (page.wait_for_timeout(1_500), route.continue_()))
+    held = hold(page, CHALLENGE)
     found, sent = asked(page, "/challenge"), asked(page, "/coupon/seize")
     button(page, activity).hover()
     press(page, activity)
     note = card(page, activity).locator("[data-note]")
     expect(note).to_have_text(WORKING)
     expect(page.locator("[data-said]")).to_have_text(WORKING)
+    until(page, lambda: held, what="the challenge to be asked for")
+    held[0].continue_()
     expect(button(page, activity)).to_have_text("Yours")
     expect(note).to_have_text("You have 1 of 1.")
     assert (len(found), len(sent)) == (1, 1)
@@ -177,7 +177,7 @@ def test_press_that_still_works_is_given_up_when_another_shopper_logs_in(shopper
     press(page, activity)
     expect(button(page, activity)).to_have_text("Yours")
     page.goto("/coupons")
-    expect(page.locator("[data-state=issued]")).to_have_count(1, timeout=8_000)
+    expect(page.locator("[data-state=issued]")).to_have_count(1)
     assert Coupon.objects.get().user_id == 1001
 
 
@@ -191,6 +191,7 @@ def test_token_that_was_on_its_way_when_another_shopper_logged_in_is_nobodys(sho
     page.goto("/")
     press(page, activity)
     expect(button(page, activity)).to_have_text("Seizing…")
+    until(page, lambda: held, what="the token to be asked for")
     is_over = True
     old = [route.fetch() for route in held]
     sent = asked(page, "/coupon/seize")
@@ -206,14 +207,26 @@ def test_token_that_was_on_its_way_when_another_shopper_logged_in_is_nobodys(sho
     press(page, activity)
     expect(button(page, activity)).to_have_text("Yours")
     page.goto("/coupons")
-    expect(page.locator("[data-state=issued]")).to_have_count(1, timeout=8_000)
+    expect(page.locator("[data-state=issued]")).to_have_count(1)
     assert Coupon.objects.get().user_id == 1001
 
 
 # -- The worker -----------------------------------------------------------------------------------------
 
+# What it is told while it works at the first thing it is told before anything is done, however slow this page is.
+GATED = """
+    const gate = new BroadcastChannel("gate"), digest = crypto.subtle.digest.bind(crypto.subtle);
+    let open;
+    const opened = new Promise((resolve) => { open = resolve; });
+    gate.onmessage = () => open();
+    crypto.subtle.digest = (...given) => {
+      gate.postMessage("begun");
+      crypto.subtle.digest = (...more) => opened.then(() => digest(...more));
+      return crypto.subtle.digest(...given);
+    };
+"""
 LINE = """
-    async (steps) => {
+    async ([steps, patience]) => {
       const hash = async (text) => Array.from(
         new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))),
         (byte) => byte.toString(16).padStart(2, "0"),
@@ -223,16 +236,18 @@ LINE = """
         slow: await job("slow", 40_000, 50_000), quick: await job("quick", 3_000, 50_000),
         endless: await job("endless", -1, 1e9), none: await job("none", -1, 600),
       };
-      const worker = new Worker(document.body.dataset.solver), told = [];
-      worker.onmessage = ({ data }) => told.push([data.id, data.number]);
+      const gate = new BroadcastChannel("gate"), worker = new Worker(document.body.dataset.solver), told = [];
+      const begun = new Promise((resolve) => { gate.onmessage = resolve; });
       const wanted = steps.at(-1).length;
+      const all = new Promise((resolve) => {
+        worker.onmessage = ({ data }) => { if (told.push([data.id, data.number]) >= wanted) resolve(); };
+      });
       for (const step of steps) {
         worker.postMessage(step.map((name) => jobs[name]));
-        await new Promise((resolve) => setTimeout(resolve, 30));
+        await begun;
       }
-      for (let wait = 0; wait < 200 && told.length < wanted; wait += 1) {
-        await new Promise((resolve) => setTimeout(resolve, 50));
-      }
+      gate.postMessage("open");
+      await Promise.race([all, new Promise((resolve) => setTimeout(resolve, patience))]);
       worker.terminate();
       return told;
     }
@@ -251,13 +266,14 @@ LINE = """
 )
 def test_worker_works_at_one_challenge_at_a_time(shopper, steps, told):
     page = shopper(7)
-    assert page.evaluate(LINE, steps) == told
+    page.route(SOLVER, lambda route: changed(route, GATED))
+    assert page.evaluate(LINE, [steps, PATIENCE_S * 1000]) == told
 
 
 def test_pressed_card_comes_before_what_is_prepared(shopper, worker):
-    """The other one's would take this device for ever."""
+    """The other one's would take this device for ever: no time passes in which it would be given up."""
     slow, activity = challenged(name="双十一"), challenged()
-    page = shopper(7)
+    page = shopper(7, stopped=True)
     page.route(
         f"**/activity/{slow.pk}/challenge",
         lambda route: route.fulfill(json={
@@ -267,7 +283,7 @@ def test_pressed_card_comes_before_what_is_prepared(shopper, worker):
     with page.expect_response(CHALLENGE):
         button(page, slow).hover()
     press(page, activity)
-    expect(button(page, activity)).to_have_text("Yours", timeout=8_000)
+    expect(button(page, activity)).to_have_text("Yours")
 
 
 def test_worker_that_tells_nothing_is_replaced(shopper, worker):
@@ -275,11 +291,12 @@ def test_worker_that_tells_nothing_is_replaced(shopper, worker):
     page = shopper(7, "/login")
     page.add_init_script("""
         const set = window.setTimeout;
-        window.setTimeout = (then, ms, ...rest) => set(then, ms === 30_000 ? 1_000 : ms, ...rest);
+        let watches = 0; // only the first worker tells nothing
+        window.setTimeout = (then, ms, ...rest) => set(then, ms === 30_000 && !watches++ ? 1_000 : ms, ...rest);
     """)
     dead = {"content_type": "text/javascript", "headers": {"Cache-Control": "no-store"}, "body": ""}
     page.route(SOLVER, lambda route: route.fulfill(**dead), times=1)
     page.goto("/")
     press(page, activity)
     expect(card(page, activity).locator("[data-note]")).to_have_text(re.compile(WORKING))
-    expect(button(page, activity)).to_have_text("Yours", timeout=15_000)
+    expect(button(page, activity)).to_have_text("Yours")
