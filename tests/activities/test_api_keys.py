@@ -2,13 +2,12 @@
 
 import hashlib
 import io
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.management import call_command
 from django.db import OperationalError
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from activities.api_keys import ApiKeyInvalid, ApiKeyRefused, api_key_make, api_key_revoke, api_key_verify
 from activities.audit import Actor
@@ -16,7 +15,7 @@ from activities.models import ApiKey
 from seize.management.base import UsageError
 
 pytestmark = pytest.mark.django_db(transaction=True)
-NOW = timezone.now()
+NOW = datetime(2026, 11, 11, 8, 30, 0, 123_456, tzinfo=UTC)
 
 
 def make(name: str = "checkout", scopes: tuple[str, ...] = ("read", "redeem")) -> tuple[ApiKey, str]:

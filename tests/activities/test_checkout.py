@@ -1,7 +1,7 @@
 """Redeem and roll back: once, for one order, to the cent, and a ledger that says so whatever raced."""
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 D = Decimal
 HOUR = timedelta(hours=1)
 MILLISECOND = timedelta(milliseconds=1)
+REDEEMED_AT = datetime(2026, 11, 11, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -109,16 +110,18 @@ def test_order_ids_that_differ_in_case_are_two_orders(coupon):
     [
         ({"status": "EXPIRED"}, "199.00", Unusable.COUPON_EXPIRED),
         ({"status": "VOIDED"}, "199.00", Unusable.COUPON_VOIDED),
-        ({"expires_at": timezone.now() - MILLISECOND}, "199.00", Unusable.COUPON_EXPIRED),
+        ({"expires_at": -MILLISECOND}, "199.00", Unusable.COUPON_EXPIRED),  # from now
         ({}, "99.99", Unusable.BELOW_MIN_SPEND),
         ({"min_payable": D("199.00")}, "199.00", Unusable.NO_DISCOUNT),
     ],
 )
 def test_coupon_that_does_not_apply_is_refused_and_nothing_changes(coupon, change, amount, why):
-    Coupon.objects.filter(pk=coupon.pk).update(**change)
+    now = timezone.now()
+    moments = {name: now + value for name, value in change.items() if isinstance(value, timedelta)}
+    Coupon.objects.filter(pk=coupon.pk).update(**{**change, **moments})
     before = Coupon.objects.filter(pk=coupon.pk).values().get()
-    assert refused(redeem(coupon, amount=amount), why)
-    quote = coupon_quote(coupon_id=coupon.pk, user_id=7, order_amount=D(amount), now=timezone.now())
+    assert refused(redeem(coupon, amount=amount, now=now), why)
+    quote = coupon_quote(coupon_id=coupon.pk, user_id=7, order_amount=D(amount), now=now)
     assert refused(quote, why)
     assert Coupon.objects.filter(pk=coupon.pk).values().get() == before
     assert ledger() == []
@@ -347,11 +350,11 @@ def test_database_itself_refuses_an_entry_that_does_not_add_up(coupon, wrong):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"status": "REDEEMED", "order_id": "", "redeemed_at": timezone.now(), "uses": 1},
+        {"status": "REDEEMED", "order_id": "", "redeemed_at": REDEEMED_AT, "uses": 1},
         {"status": "REDEEMED", "order_id": "A", "redeemed_at": None, "uses": 1},
-        {"status": "REDEEMED", "order_id": "A", "redeemed_at": timezone.now(), "uses": 0},
+        {"status": "REDEEMED", "order_id": "A", "redeemed_at": REDEEMED_AT, "uses": 0},
         {"status": "UNUSED", "order_id": "A"},
-        {"status": "EXPIRED", "redeemed_at": timezone.now()},
+        {"status": "EXPIRED", "redeemed_at": REDEEMED_AT},
     ],
 )
 def test_database_itself_refuses_a_coupon_that_contradicts_its_order(coupon, wrong):

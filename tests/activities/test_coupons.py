@@ -33,13 +33,15 @@ def columns(coupon: Coupon) -> dict[str, object]:
         {},
         percent_terms(),
         {**percent_terms(), "max_off": None, "min_spend": Decimal("0.00")},
-        {"valid_days": None, "valid_until": timezone.now() + timedelta(days=3, microseconds=7)},
+        {"valid_days": None, "valid_until": timedelta(days=3, microseconds=7)},  # from now
         {"status": "VOIDED"},
         {"amount_off": Decimal("99999999.99"), "min_spend": Decimal("0.01")},
     ],
 )
 def test_every_column_is_the_one_that_saving_the_coupon_would_write(terms):
-    activity = DraftFactory(stock_total=100, per_user_limit=2, **terms)
+    now = timezone.now()
+    moments = {name: now + value for name, value in terms.items() if isinstance(value, timedelta)}
+    activity = DraftFactory(stock_total=100, per_user_limit=2, **{**terms, **moments})
     activity.refresh_from_db()
     claims = claims_of(activity, 1, 2, 3, 2**63 - 1)
     coupons_insert(claims=claims, activity=activity)

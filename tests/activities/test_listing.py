@@ -66,9 +66,11 @@ class TestList:
         """The list in Redis is minutes old; the status in the answer is not."""
         activity = offer()
         seen: set[str] = set()
-        while seen != {"upcoming", "ongoing", "ended"}:  # again, should the machine sleep through a phase
+        phase = timedelta(milliseconds=200)
+        while seen != {"upcoming", "ongoing", "ended"}:  # again and more slowly, should the machine sleep through one
             now = timezone.now()
-            activity.starts_at, activity.ends_at = now + timedelta(milliseconds=200), now + timedelta(milliseconds=400)
+            activity.starts_at, activity.ends_at = now + phase, now + 2 * phase
+            phase *= 2
             activity.save()
             admission.list_publish()
             starts_ms, ends_ms = (admission.unix_ms(moment) for moment in (activity.starts_at, activity.ends_at))

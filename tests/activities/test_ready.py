@@ -1,22 +1,23 @@
 """Ready bytes: the same answers from every front, at most a second old, and Redis asked twice a second at most."""
 
 import gzip
-import itertools
 import json
 import re
 import socket
 import threading
-import time
 import zlib
 from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
+from services import PATIENCE_S, wait_until
 
-from activities import ready
+from activities import listing, ready
+from activities.admission import unix_ms
 from seize import desk, store
 from seize.keys import LIST_KEY, stock_key
 from seize.requests import SeizeRequest
+from seize.responses import rfc3339
 from seize.services import coupon_seize
 from tests.factories import offer
 from tests.seize.servers import Reply, ask, raw_request, read_reply
@@ -32,7 +33,32 @@ def cache(settings, monkeypatch):
     settings.LIST_CACHE_S = 1.0
     fresh = ready._Cache()
     monkeypatch.setattr(ready, "_cache", fresh)
-    return fresh
+    yield fresh
+    fresh._executor.shutdown()  # what it still reads must not be counted by the next test
+
+
+class Clock:
+    """This process' monotonic clock as the cache reads it: it stands still until a test lets time pass.
+
+    Steps of an eighth of a second have no rounding.
+    """
+
+    passed_s = 0.0
+
+    def monotonic(self) -> float:
+        return 1000.0 + self.passed_s
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    stopped = Clock()
+    for module in (ready, listing):
+        monkeypatch.setattr(module, "time", stopped)
+    return stopped
+
+
+def is_fresh(cache) -> bool:
+    return not cache._taken.is_old
 
 
 def get(path: str, *, method: str = "GET", **headers: str) -> bytes:
@@ -146,145 +172,190 @@ def test_list_is_compressed_once_a_change_and_never_for_an_answer(settings, monk
     assert len(packs) == 5, "what is coming up has not changed"
 
 
-def test_stock_is_at_most_a_second_old_and_redis_is_asked_twice_a_second(fronts, monkeypatch):
+def left_of(reply: Reply) -> int:
+    assert reply.status == 200
+    return json.loads(reply.body)["results"][0]["stock_left"]
+
+
+def test_stock_is_at_most_a_second_old_and_redis_is_asked_twice_a_second(fronts, cache, clock, monkeypatch):
     activity = offer(stock_total=10)
-    reads = []
+    reads, go_on = [], threading.Event()
+    go_on.set()
     real = ready.snapshot_read
 
     def counted():
-        reads.append(time.monotonic())
+        reads.append(clock.passed_s)
+        assert go_on.wait(PATIENCE_S)
         return real()
 
     monkeypatch.setattr(ready, "snapshot_read", counted)
     port = fronts["protocol"].port
-    began = time.monotonic()
-    assert b'"stock_left":10' in ask(port, get(LIST)).body
+    assert left_of(ask(port, get(LIST))) == 10
     coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
-    seen_after_s = None
-    asked = 0
-    while time.monotonic() - began < 2.2:
-        asked += 1
-        if seen_after_s is None and b'"stock_left":9' in ask(port, get(LIST)).body:
-            seen_after_s = time.monotonic() - began
-    assert seen_after_s is not None
-    assert seen_after_s < 1.2
-    assert len(reads) <= 6
-    assert asked > 20 * len(reads)
+    told = {}
+    while clock.passed_s <= 2.25:
+        told[clock.passed_s] = {left_of(ask(port, get(LIST))) for _ in range(20)}
+        wait_until(lambda: is_fresh(cache), what="what is half a second old is read again")
+        clock.passed_s += 0.125
+    assert reads == [0, 0.625, 1.25, 1.875]
+    assert all(left == {10} for at_s, left in told.items() if at_s <= 0.5)
+    assert all(left == {9} for at_s, left in told.items() if at_s >= 0.75)
+
+    coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=8)
+    go_on.clear()
+    clock.passed_s = 1.875 + 1.125  # what was read last is older than a second: nobody is told it any more
+    late = []
+    thread = threading.Thread(target=lambda: late.append(left_of(ask(port, get(LIST)))))
+    thread.start()
+    wait_until(lambda: len(reads) == 5, what="it is read")
+    assert late == []
+    go_on.set()
+    thread.join(PATIENCE_S)
+    assert late == [8]
 
 
-def test_crowd_that_reloads_keeps_it_fresh_with_one_reader_and_without_django(fronts, monkeypatch):
+def test_crowd_that_reloads_keeps_it_fresh_with_one_reader_and_without_django(fronts, cache, clock, monkeypatch):
     activity = offer(stock_total=100)
     reads = []
     real = ready.snapshot_read
+    asked, lefts = [0] * 20, []
+
+    def everybody_asks() -> None:
+        before = list(asked)
+        wait_until(lambda: all(now > then for now, then in zip(asked, before, strict=True)), what="everybody asks")
 
     def counted():
-        reads.append(time.monotonic())
-        time.sleep(0.02)
+        reads.append(clock.passed_s)
+        if len(reads) > 1:
+            everybody_asks()  # and is told what was read before
         return real()
 
     monkeypatch.setattr(ready, "snapshot_read", counted)
     server = fronts["protocol"]
-    began, before = time.monotonic(), server.front.taken
-    asked, lefts = [0] * 20, []
+    before, over = server.front.taken, threading.Event()
 
     def reload(number: int) -> None:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-            while time.monotonic() - began < 2.2:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
+            while not over.is_set():
+                at_s = clock.passed_s
                 connection.sendall(get(LIST))
-                reply = read_reply(connection, "GET")
-                assert reply.status == 200
+                lefts.append((at_s, left_of(read_reply(connection, "GET"))))
                 asked[number] += 1
-                lefts.append((time.monotonic() - began, json.loads(reply.body)["results"][0]["stock_left"]))
 
     threads = [threading.Thread(target=reload, args=(number,)) for number in range(20)]
     for thread in threads:
         thread.start()
-    time.sleep(1)
-    coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
-    seized_s = time.monotonic() - began
-    for thread in threads:
-        thread.join(20)
-    assert server.front.taken - before == sum(asked) > 500
-    gaps = [later - earlier for earlier, later in itertools.pairwise(reads)]
-    assert 3 <= len(reads) <= 6
-    assert 0.45 < min(gaps) <= max(gaps) < 0.95
-    assert all(left == 99 for at_s, left in lefts if at_s > seized_s + 1.1)
+    try:
+        while clock.passed_s < 2.25:
+            everybody_asks()
+            wait_until(lambda: is_fresh(cache), what="somebody reads it again")
+            if clock.passed_s == 1:
+                coupon_seize(wanted=SeizeRequest(activity_id=activity.pk, seq=1), user_id=7)
+            clock.passed_s += 0.125
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+    assert reads == [0, 0.625, 1.25, 1.875]
+    assert server.front.taken - before == sum(asked) >= 20 * 18
+    assert {left for at_s, left in lefts if at_s < 1} == {100}
+    assert {left for at_s, left in lefts if at_s > 1.25} == {99}
 
 
-def test_fault_of_redis_is_told_to_all_who_ask_and_not_found_out_by_each(cache, monkeypatch):
-    calls = []
+def test_fault_of_redis_is_told_to_all_who_ask_and_not_found_out_by_each(clock, monkeypatch):
+    calls, came, faults = [], [], []
 
     def hanging():
         calls.append(1)
-        time.sleep(0.1)
+        wait_until(lambda: len(came) >= 20, what="all have come")
         raise store.OutcomeUnknown("no answer")
 
     monkeypatch.setattr(ready, "snapshot_read", hanging)
-    faults = []
 
     def look() -> None:
+        came.append(1)
         try:
             ready.list_ready(tab=None)
         except store.OutcomeUnknown as fault:
             faults.append(fault)
 
     threads = [threading.Thread(target=look) for _ in range(20)]
-    began = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert (len(calls), len(faults)) == (1, 20)
-    assert time.monotonic() - began < 0.4
+    clock.passed_s += 0.5
+    look()
+    assert (len(calls), len(faults)) == (2, 21)
 
 
-def test_clock_in_the_answer_is_that_of_the_reading_and_not_ahead_by_a_slow_redis(cache, monkeypatch):
+def test_clock_in_the_answer_is_that_of_the_reading_and_not_ahead_by_a_slow_redis(clock, monkeypatch):
     offer()
-    real = desk.list_read
+    real, read_ms = desk.list_read, []
 
     def slow():
-        time.sleep(0.2)
-        return real()
+        clock.passed_s += 0.25
+        text, now_ms = real()
+        read_ms.append(now_ms)
+        return text, now_ms
 
     monkeypatch.setattr(desk, "list_read", slow)
-    told = json.loads(ready.list_ready(tab=None).body())["server_time"]
-    ahead_s = datetime.fromisoformat(told).timestamp() - store.time_us() / 1e6
-    assert abs(ahead_s) < 0.1
+    assert json.loads(ready.list_ready(tab=None).body())["server_time"] == rfc3339(read_ms[0])
 
 
-def test_server_time_goes_on_while_the_bytes_stay(fronts):
+def test_server_time_goes_on_while_the_bytes_stay(fronts, clock):
     offer()
     port = fronts["protocol"].port
-    ask(port, get(LIST))
-    first, _pause, second = ask(port, get(LIST)), time.sleep(0.2), ask(port, get(LIST))
+    first = ask(port, get(LIST))
+    clock.passed_s += 0.25
+    second = ask(port, get(LIST))
     assert first.headers["etag"] == second.headers["etag"]
-    times = [re.search(rb'"server_time":"([^"]+)"', reply.body)[1] for reply in (first, second)]
-    assert times[0] < times[1]
+    times = [datetime.fromisoformat(json.loads(reply.body)["server_time"]) for reply in (first, second)]
+    assert times[1] - times[0] == timedelta(milliseconds=250)
 
 
-def test_status_in_the_bytes_always_holds_at_their_server_time_also_when_the_sale_starts(fronts):
-    starts_at = timezone.now() + timedelta(seconds=1.3)
-    offer(starts_at=starts_at)
+def test_status_in_the_bytes_always_holds_at_their_server_time_also_when_the_sale_starts(
+    fronts, cache, clock, monkeypatch
+):
+    starts_at = timezone.now() + timedelta(hours=1)
+    offer(starts_at=starts_at, ends_at=starts_at + timedelta(hours=1))
+    starts_ms, real = unix_ms(starts_at), desk.list_read
+
+    def at_the_stopped_clock():
+        """Redis' clock goes with this process', from a second and a quarter before the start."""
+        text, _now_ms = real()
+        return text, starts_ms - 1250 + int(clock.passed_s * 1000)
+
+    monkeypatch.setattr(desk, "list_read", at_the_stopped_clock)
     port = fronts["protocol"].port
-    seen: list[tuple[str, bool]] = []
-    until = time.monotonic() + 1.8
-    while time.monotonic() < until:
+    told: dict[float, set[str]] = {}
+
+    def look() -> None:
         body = json.loads(ask(port, get(LIST)).body)
-        started = datetime.fromisoformat(body["server_time"]) >= starts_at.replace(
-            microsecond=starts_at.microsecond // 1000 * 1000
-        )
-        seen.append((body["results"][0]["status"], started))
-    assert set(seen) == {("upcoming", False), ("ongoing", True)}
-    assert len(seen) > 50
+        status, at_ms = body["results"][0]["status"], unix_ms(datetime.fromisoformat(body["server_time"]))
+        assert status == ("upcoming" if at_ms < starts_ms else "ongoing")
+        told.setdefault(clock.passed_s, set()).add(status)
+
+    while clock.passed_s <= 2:
+        for _ in range(5):
+            look()
+        wait_until(lambda: is_fresh(cache), what="it is read again")
+        look()
+        clock.passed_s += 0.125
+    assert all(seen == {"upcoming"} for at_s, seen in told.items() if at_s < 1.25)
+    assert "upcoming" in told[1.25], "the bytes of before, whose time stops short of the start"
+    assert "ongoing" in told[1.25]
+    assert all(seen == {"ongoing"} for at_s, seen in told.items() if at_s > 1.25)
 
 
-def test_redis_that_went_away_is_told_within_a_second(fronts, settings):
+def test_redis_that_went_away_is_told_within_a_second(fronts, settings, clock):
     offer()
     port = fronts["protocol"].port
     assert ask(port, get(LIST)).status == 200
     assert ask(port, get("/market/consumer/activity/987654")).status == 404
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    time.sleep(1.1)
+    clock.passed_s += 1.125
     assert ask(port, get(LIST)).status == 503
 
 
@@ -302,21 +373,25 @@ def test_unknown_stock_is_null_and_not_none_left(raw):
     assert b'"stock_left":null' in body
 
 
-def test_many_threads_that_find_it_old_ask_redis_once(cache, monkeypatch):
+def test_many_threads_that_find_it_old_ask_redis_once(clock, monkeypatch):
     offer()
-    reads = []
+    reads, came = [], []
     real = ready.snapshot_read
 
     def slow():
         reads.append(1)
-        time.sleep(0.05)
+        wait_until(lambda: len(came) >= 20, what="all have come")
         return real()
 
     monkeypatch.setattr(ready, "snapshot_read", slow)
-    threads = [threading.Thread(target=lambda: ready.list_ready(tab=None)) for _ in range(20)]
+
+    def look() -> None:
+        came.append(1)
+        ready.list_ready(tab=None)
+
+    threads = [threading.Thread(target=look) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert len(reads) == 1
-    assert store.time_us() > 0

@@ -116,7 +116,7 @@ def test_answer_that_is_one_shoppers_is_kept_by_nobody_else(api, shopper_api):
 @pytest.mark.parametrize("kind", ["asgi", "protocol"])
 def test_front_gives_the_public_list_to_the_crowd_and_leaves_a_shoppers_own_to_django(kind):
     activity = offer()
-    token = access_token_issue(user_id=7, lifetime_s=60)
+    token = access_token_issue(user_id=7, lifetime_s=86_400)
     mine = raw_request("GET", LIST, headers=(("Host", "localhost"), ("Authorization", f"Bearer {token}")))
     everybodys = raw_request("GET", LIST, headers=(("Host", "localhost"),))
     made = front()

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from services import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 SWEEP = """
@@ -42,7 +44,12 @@ def test_any_amount_can_be_redeemed_and_given_back_where_decimals_are_binary_fra
 
     def manage(*arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "manage.py", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()

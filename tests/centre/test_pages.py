@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def as_shopper(user_id: int) -> Client:
     client = Client()
-    client.cookies["shopper"] = token_issue(kind=SESSION, user_id=user_id, lifetime_s=60)
+    client.cookies["shopper"] = token_issue(kind=SESSION, user_id=user_id, lifetime_s=86_400)
     return client
 
 
@@ -110,7 +110,7 @@ def test_pages_answer_while_redis_is_away(client, settings):
 def test_crowd_that_reloads_costs_no_query_and_no_second_rendering(
     client, settings, monkeypatch, django_assert_num_queries
 ):
-    settings.LIST_CACHE_S = 60.0
+    settings.LIST_CACHE_S = 86_400.0
     rendered, packed = [], []
     real, pack = pages.render_to_string, gzip.compress
     monkeypatch.setattr(pages.gzip, "compress", lambda html, **given: packed.append(len(html)) or pack(html, **given))
@@ -254,7 +254,7 @@ def test_no_link_leads_to_another_site(client, next_page):
 
 def test_access_token_is_no_cookie_and_a_cookie_is_no_access_token(api):
     client = Client()
-    client.cookies["shopper"] = access_token_issue(user_id=7, lifetime_s=60)
+    client.cookies["shopper"] = access_token_issue(user_id=7, lifetime_s=86_400)
     assert client.get("/coupons").status_code == 302
-    session = token_issue(kind=SESSION, user_id=7, lifetime_s=60)
+    session = token_issue(kind=SESSION, user_id=7, lifetime_s=86_400)
     assert api.get("/market/consumer/coupon/my", HTTP_AUTHORIZATION=f"Bearer {session}").status_code == 401

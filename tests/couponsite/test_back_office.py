@@ -6,9 +6,11 @@ import io
 import json
 import re
 import threading
+import time
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -39,8 +41,17 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def _fresh():
+def _fresh(monkeypatch):
+    """No fragment is remembered; and none comes due by itself, for the clock stands still."""
     watching.fragments_forget()
+    stopped = time.monotonic()
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: stopped))
+
+
+@pytest.fixture
+def _midday(settings):
+    """It is about noon where the site is: a test of what happened today does not run into the next day."""
+    settings.TIME_ZONE = f"Etc/GMT{datetime.now(UTC).hour - 12:+d}"  # as in POSIX, + is west of Greenwich
 
 
 @pytest.fixture
@@ -119,6 +130,7 @@ def crowd(activity: Activity, *, shoppers: int, threads: int) -> Counter[str]:
     return told
 
 
+@pytest.mark.usefixtures("_midday")
 def test_after_ten_thousand_seizes_every_page_says_what_sql_over_the_ledger_says(staff):
     activity = offer(stock_total=6000, amount_off=Decimal("20.00"), valid_days=7)
     told = crowd(activity, shoppers=10_000, threads=8)
@@ -266,6 +278,11 @@ def test_fragment_is_made_once_in_two_seconds_however_many_watch(staff, monkeypa
     for _watcher in range(20):
         staff.get(url(activity, "live/fragment"))
     assert len(made) == 1
+    for fragment in watching._fragments.values():
+        fragment.until -= 3
+    for _watcher in range(20):
+        staff.get(url(activity, "live/fragment"))
+    assert len(made) == 2
 
 
 def test_live_page_says_so_when_redis_is_away_and_shows_the_ledger(staff, settings):
@@ -391,6 +408,7 @@ def test_csv_is_an_export_like_others_and_written_down(staff):
 # -- First page -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("_midday")
 def test_first_page_takes_twelve_queries_at_most(staff, django_assert_max_num_queries):
     for _number in range(5):
         offer()

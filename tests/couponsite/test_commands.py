@@ -4,12 +4,15 @@ import io
 import os
 import subprocess
 import sys
+from datetime import timedelta
 
 import orjson
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
+from services import PATIENCE_S
 
+from activities.management.commands import seed_demo
 from activities.models import Activity, AuditEvent
 from seize import desk
 from seize.keys import shard_of
@@ -51,7 +54,7 @@ from tests.factories import offer
 def test_wrong_use_is_one_line_and_exit_code_2(arguments, tmp_path):
     env = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "VAR_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "manage.py", *arguments], env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "manage.py", *arguments], env=env, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
@@ -73,7 +76,8 @@ def test_development_commands_refuse_production(settings):
 
 @pytest.mark.django_db(transaction=True)
 class TestOnRealStores:
-    def test_demo_is_seeded_once_with_all_that_a_newcomer_should_see(self, api):
+    def test_demo_is_seeded_once_with_all_that_a_newcomer_should_see(self, api, monkeypatch):
+        monkeypatch.setattr(seed_demo, "SOON", timedelta(hours=1))
         call_command("seed_demo", stdout=io.StringIO())
         call_command("preheat", stdout=io.StringIO())
         results = api.get("/market/consumer/activity/list").json()["results"]

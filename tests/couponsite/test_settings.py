@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from services import PATIENCE_S
 
 SECRET = "a-secret-of-at-least-32-characters-for-sure"
 PRODUCTION = {
@@ -24,7 +25,11 @@ def settings_load(**env: str) -> subprocess.CompletedProcess[str]:
         "from couponsite import settings as s; print(s.CELERY_BROKER_URL, s.CACHES['default']['LOCATION'], s.DATABASES)"
     )
     base = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "VAR_DIR": "/tmp/nowhere-coupons"}
-    return subprocess.run([sys.executable, "-c", code], env={**base, **env}, capture_output=True, text=True, timeout=60)
+    return python_run(code, {**base, **env})
+
+
+def python_run(code: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_production_starts_with_its_secrets():
@@ -95,7 +100,7 @@ def test_site_that_only_verifies_tokens_has_no_log_in():
     )
     keys = {"JWT_ALGORITHM": "RS256", "JWT_PUBLIC_KEY": "-----BEGIN PUBLIC KEY-----"}
     env = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "couponsite.settings", **keys}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    done = python_run(code, env)
     assert "market/consumer/" in done.stdout
     assert "token" not in done.stdout
 
@@ -128,7 +133,7 @@ def test_s26_static_files_may_lie_on_another_host_which_the_pages_policy_names()
         "STATIC_HOST": "https://cdn.example/",
         "DJANGO_SETTINGS_MODULE": "couponsite.settings",
     }
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    done = python_run(code, env)
     assert done.returncode == 0, done.stderr
     policy, page = done.stdout.split("\n", 1)
     policy += ";"  # its order is another one in each process, so any of them may be the last
