@@ -33,7 +33,7 @@ def main() -> None:
         timeout_keep_alive=65,  # longer than the usual 60 s of a load balancer, which must be the one to hang up
         timeout_graceful_shutdown=10,
         # A process that hangs is replaced; on a machine that is merely busy a live one may be silent for seconds.
-        timeout_worker_healthcheck=30,
+        timeout_worker_healthcheck=10,
         access_log=False,
         log_level="warning",
         # Whose X-Forwarded-Proto to trust is Django's setting BEHIND_PROXY.

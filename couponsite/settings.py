@@ -304,7 +304,8 @@ WEB_BODY_TIMEOUT_S = env.float("WEB_BODY_TIMEOUT_S", default=20.0)
 
 METRICS_TOKEN = env("METRICS_TOKEN", default="")
 STOP_GRACE_S = env.float("STOP_GRACE_S", default=0.0 if DEVELOPMENT else 3.0)
-if not 0 <= STOP_GRACE_S <= 8:  # with the ten seconds for what is under way it must end before supervisord's patience
+# With ten seconds for what is under way and ten for a process that hangs it must end before supervisord's patience.
+if not 0 <= STOP_GRACE_S <= 8:
     raise ImproperlyConfigured(f"STOP_GRACE_S is from 0 to 8 seconds, not {STOP_GRACE_S:g}.")
 
 # -- Sync -----------------------------------------------------------------------------------------

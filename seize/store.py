@@ -319,7 +319,7 @@ class ServerFacts:
     aof_written: bool
     policy: str
     memory_bytes: int
-    clock_us: int
+    clock_off_s: float  # by how much its clock differs from this host's at least
 
     @property
     def durable(self) -> bool:
@@ -343,7 +343,9 @@ def server_facts() -> list[ServerFacts]:
 def _facts_of(server: Any, node: ClusterNode | None) -> ServerFacts:
     target = {} if node is None else {"target_nodes": node}
     info = server.info(**target)
+    before = time.time()
     seconds, micros = server.time(**target)
+    clock, after = seconds + micros / 1_000_000, time.time()
     try:
         config = {name: server.config_get(name, **target)[name] for name in ("appendfsync", "maxmemory-policy")}
     except ResponseError:
@@ -357,7 +359,7 @@ def _facts_of(server: Any, node: ClusterNode | None) -> ServerFacts:
         aof_written=info.get("aof_last_write_status", "ok") == "ok",
         policy=str(config.get("maxmemory-policy", info.get("maxmemory_policy", "?"))),
         memory_bytes=int(info["used_memory"]),
-        clock_us=seconds * 1_000_000 + micros,
+        clock_off_s=max(before - clock, clock - after, 0.0),  # the answer may have been long on its way
     )
 
 

@@ -4,7 +4,6 @@ Warnings in development, errors in production. They ask Redis and the database, 
 where ``--deploy`` asks for them, and when script/server starts.
 """
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,11 +49,10 @@ def _redis_faults(facts: store.ServerFacts) -> Iterator[tuple[str, str, str]]:
         yield "coupons.E103", f"Redis may evict stock and queue: maxmemory-policy {facts.policy}.", "Set noeviction."
     if facts.role != "master":
         yield "coupons.E104", f"Redis is a {facts.role}: it cannot be written.", "Point REDIS_URL at the master."
-    difference_s = abs(time.time() - facts.clock_us / 1_000_000)
-    if difference_s > CLOCK_DIFFERENCE_S:
+    if facts.clock_off_s > CLOCK_DIFFERENCE_S:
         yield (
             "coupons.E105",
-            f"this host's clock and Redis' differ by {difference_s:.1f} s.",
+            f"this host's clock and Redis' differ by {facts.clock_off_s:.1f} s.",
             "Run an NTP client on both.",
         )
 

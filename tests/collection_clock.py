@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "localtime", "gmtime"}
+CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "clock_gettime", "ctime",
+          "strftime"}  # fmt: skip
 DATE_CLOCKS = {"now", "utcnow", "today"}
 
 

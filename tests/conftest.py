@@ -13,6 +13,8 @@ from django.core.cache import cache
 from django.core.signals import setting_changed
 from django.db import connections
 from django.utils import translation
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from redis.cluster import ClusterNode, RedisCluster
 from rest_framework.test import APIClient
 from services import PATIENCE_S, Valkey, port_pick, wait_until
@@ -21,6 +23,11 @@ from couponsite.celery import app as celery_app
 from seize import counting
 from seize.limits import limits_forget
 from seize.tokens import access_token_issue
+from sync import rebuild
+
+# A slow machine draws and checks slowly, which says nothing of the product.
+hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("patient")
 
 if "TEST_FOLDER" not in os.environ:
     pytest.exit("The tests need private servers: run them by script/test, which passes its arguments on.", returncode=2)
@@ -85,13 +92,18 @@ def redis62(worker_id: str) -> Iterator[Valkey]:
 class Cluster:
     """Three masters on loopback; the client's words go to the node that the tests' shard 1 lies on."""
 
-    def __init__(self, folder: Path, binary: str) -> None:
+    def __init__(self, folder: Path, binary: str, *, node_timeout_ms: int = 1000 * PATIENCE_S) -> None:
+        """:param node_timeout_ms: after so long a node that does not answer its neighbours is taken for dead."""
         shutil.rmtree(folder, ignore_errors=True)
         self.nodes = [
             Valkey(
                 folder / str(number),
                 binary=binary,
-                extra=("cluster-enabled yes", f"cluster-port {port_pick()}", "cluster-node-timeout 2000"),
+                extra=(
+                    "cluster-enabled yes",
+                    f"cluster-port {port_pick()}",
+                    f"cluster-node-timeout {node_timeout_ms}",
+                ),
             )
             for number in range(3)
         ]
@@ -159,13 +171,14 @@ def _point_at_valkey(valkey: Valkey, request: pytest.FixtureRequest) -> None:
     django_settings.REDIS_URL = request.getfixturevalue(request.config.getoption("server")).url
     # A machine that is slow is no fault of Redis. Tests of what happens when it hangs set what they need.
     django_settings.REDIS_TIMEOUT_S = django_settings.REDIS_CONNECT_TIMEOUT_S = float(PATIENCE_S)
+    rebuild.LEASE_MS = 1000 * PATIENCE_S  # nobody takes over from a rebuild that only stands still
     django_settings.CELERY_BROKER_URL = broker
     celery_app.conf.broker_url = broker
     celery_app.conf.broker_transport_options |= dict.fromkeys(("socket_timeout", "socket_connect_timeout"), PATIENCE_S)
-    patient = {"SOCKET_CONNECT_TIMEOUT": PATIENCE_S, "SOCKET_TIMEOUT": PATIENCE_S, "IGNORE_EXCEPTIONS": True}
+    default = django_settings.CACHES["default"]
+    options = default["OPTIONS"] | dict.fromkeys(("SOCKET_CONNECT_TIMEOUT", "SOCKET_TIMEOUT"), PATIENCE_S)
     cached_at = valkey.url.removesuffix("/0") + "/2"
-    default = {**django_settings.CACHES["default"], "LOCATION": cached_at, "OPTIONS": patient}
-    django_settings.CACHES = {"default": default}
+    django_settings.CACHES = {"default": {**default, "LOCATION": cached_at, "OPTIONS": options}}
     setting_changed.send(sender=None, setting="CACHES", value=django_settings.CACHES, enter=True)
     django_settings.LIST_CACHE_S = 0.0  # tests change and look at once; those of the cache set it
 

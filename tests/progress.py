@@ -26,7 +26,8 @@ class Progress:
         self.config = config
         self.suite = config.getoption("suite")
         self.began = time.monotonic()
-        self.total = self.done = self.failed = 0
+        self.total = self.done = 0
+        self.failed: set[str] = set()
         self.at_work: dict[str, float] = {}
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -54,13 +55,19 @@ class Progress:
         self.done += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.failed += report.failed
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self) -> None:
+        """What a worker that crashed was at will never be finished; what others are at is noted when they go on."""
+        self.at_work.clear()
 
     def line(self, *, now: float) -> str:
         """What a reader wants to know of a run that goes on."""
         words = [f"{self.suite}: {self.done:,} of {self.total:,}" if self.total else f"{self.suite}: collecting"]
         if self.failed:
-            words.append(f"{self.failed} failed")
+            words.append(f"{len(self.failed)} failed")
         minutes, seconds = divmod(int(now - self.began), 60)
         words.append(f"{minutes} min {seconds:02} s")
         at_work = sorted(dict(self.at_work).items(), key=lambda item: item[1])

@@ -18,7 +18,7 @@ def reads(root: Path, folder: Path) -> list[str]:
     env = {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stderr == ""
-    return [f"{Path(line).name}" for line in done.stdout.splitlines()]
+    return [str(Path(line).relative_to(root)) for line in done.stdout.splitlines()]
 
 
 def test_no_test_module_reads_a_clock_while_it_is_imported():
@@ -46,4 +46,4 @@ def test_control_reads_at_import_are_found_by_whatever_way_they_come(tmp_path, r
     )
     found = reads(tmp_path, folder)
     record_property("harm", f"reads of a clock at import that were found: {len(found)}")
-    assert found == [f"test_sample.py:{line}" for line in (5, 7, 8, 9, 11)]
+    assert found == [f"samples/test_sample.py:{line}" for line in (5, 7, 8, 9, 11)]

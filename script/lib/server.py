@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import secrets
@@ -12,7 +13,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import TextIO
+from contextlib import suppress
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from console import duration, fail, moving, say, step
@@ -33,6 +35,10 @@ from supervision import (
 STATE = RUN / "server.json"  # of the server that holds the lock: pid, phase and, once it is ready, ports
 REDIS_URL_FILE = RUN / "redis.url"  # what manage.py in another terminal reads
 STANDSTILL_S = 600  # after so long without anything more that answers, waiting is over
+ONCE = {
+    "REDIS_TIMEOUT_S": "60",
+    "REDIS_CONNECT_TIMEOUT_S": "60",
+}  # for a command that is run once
 ENDS_MAX = 5  # a program that ends so often before everything answers will not come
 
 
@@ -101,7 +107,7 @@ def http_get(url: str) -> tuple[int, bytes]:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, b""
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return 0, b""
 
 
@@ -112,17 +118,19 @@ def parts_missing(*, port: int, flower_port: int, development: bool) -> list[str
     that is no fault will do.
     """
     missing = []
+    worker = "worker and beat (the demo's activities are not loaded)"
     status, body = http_get(f"http://127.0.0.1:{port}/market/consumer/activity/list")
     if not (status == 200 if development else 200 <= status < 500):
-        missing.append("web")
-    elif development and not _demo_loaded(json.loads(body)["results"]):
-        missing.append("worker and beat (the demo's activities are not loaded)")
+        missing += ["web", worker] if development else ["web"]
+    elif development and not _demo_loaded(body):
+        missing.append(worker)
     if http_get(f"http://127.0.0.1:{flower_port}/healthcheck")[0] != 200:
         missing.append("flower")
     return missing
 
 
-def _demo_loaded(results: list[dict[str, object]]) -> bool:
+def _demo_loaded(body: bytes) -> bool:
+    results = json.loads(body)["results"]
     on_offer = [result for result in results if result["status"] in ("ongoing", "upcoming", "paused")]
     return bool(results) and all(result["stock_left"] is not None for result in on_offer)
 
@@ -134,26 +142,32 @@ def state_write(phase: str, **facts: object) -> None:
     partial.replace(STATE)
 
 
+def state_read() -> dict[str, Any]:
+    """What the server that holds the lock is at; ``starting`` while it has said nothing yet."""
+    try:
+        state = dict(json.loads(STATE.read_text()))
+    except (FileNotFoundError, ValueError):
+        return {"phase": "starting"}
+    return state if pid_is_alive(state["pid"]) else {"phase": "starting"}  # else it was left by one that was killed
+
+
 def lock_wait() -> TextIO | None:
     """The lock of the running server; None when another one has it and is ready, whose addresses are printed then.
 
     One that is starting or stopping is waited for, however long it takes: the lock ends with its process.
     """
-    said = ""
-    while (lock := lock_take(RUN / "lock")) is None:
-        try:
-            state = json.loads(STATE.read_text())
-        except FileNotFoundError:
-            state = {}
-        phase = state.get("phase", "starting")  # without a word it has just begun, or ends at this moment
-        if phase == "ready" and pid_is_alive(state["pid"]):  # else a killed one's last word
-            say(f"script/server is already running here (pid {state['pid']}):")
-            addresses_print(state["port"], state["flower_port"])
-            return None
-        if phase != said:
-            said = phase
-            say(f"note: another script/server is {said} here, waiting for it")
-        time.sleep(0.3)
+    doing = ""
+    with moving(lambda: f"waiting for the other script/server, which is {doing}"):
+        while (lock := lock_take(RUN / "lock")) is None:
+            state = state_read()
+            if state["phase"] == "ready":
+                say(f"script/server is already running here (pid {state['pid']}):")
+                addresses_print(state["port"], state["flower_port"])
+                return None
+            if state["phase"] != doing:
+                doing = state["phase"]
+                say(f"note: another script/server is {doing} here, waiting for it")
+            time.sleep(0.3)
     return lock
 
 
@@ -201,6 +215,7 @@ def parts_wait(supervisord: subprocess.Popen[bytes], missing: Callable[[], list[
     """
     ends = ProgramEnds()
     left, moved_at = missing(), time.monotonic()
+    fewest = len(left)
     with moving(lambda: f"waiting for {', '.join(left)}"):
         while left:
             if supervisord.poll() is not None:
@@ -209,11 +224,14 @@ def parts_wait(supervisord: subprocess.Popen[bytes], missing: Callable[[], list[
                 if number >= ENDS_MAX:
                     fail(f"{name} ended {number} times; see the lines above and {LOGS / (name + '.log')}.")
             if time.monotonic() - moved_at > STANDSTILL_S:
-                fail(f"never answered in {duration(STANDSTILL_S)}: {', '.join(left)}; see the lines above and {LOGS}.")
+                gone = duration(STANDSTILL_S)
+                fail(
+                    f"nothing more has answered for {gone}, missing: {', '.join(left)}; see the lines above and {LOGS}."
+                )
             time.sleep(0.3)
-            before, left = left, missing()
-            if left != before:
-                moved_at = time.monotonic()
+            left = missing()
+            if len(left) < fewest:  # one that comes and goes is no progress
+                fewest, moved_at = len(left), time.monotonic()
 
 
 def servers_check(env: dict[str, str]) -> None:
@@ -221,7 +239,7 @@ def servers_check(env: dict[str, str]) -> None:
 
     :raises SystemExit: code 2, in production.
     """
-    checked = manage("check", "--deploy", "--tag", "servers", "--fail-level", "ERROR", env=env)
+    checked = manage("check", "--deploy", "--tag", "servers", "--fail-level", "ERROR", env={**env, **ONCE})
     if "WARNINGS" in checked.stderr or "ERRORS" in checked.stderr:
         say(checked.stderr.strip())
     if checked.returncode != 0:
@@ -239,18 +257,20 @@ def main(arguments: list[str]) -> int:
     if arguments:
         fail("script/server takes no arguments; ports are set by PORT and FLOWER_PORT.")
     RUN.mkdir(parents=True, exist_ok=True)
-    lock = lock_wait()
-    if lock is None:
-        return 0
-    state_write("starting")
+    lock = None
     try:
+        lock = lock_wait()
+        if lock is None:
+            return 0
+        state_write("starting")
         return run()
     except KeyboardInterrupt:
         say("interrupted")
         return 130
     finally:
-        STATE.unlink(missing_ok=True)
-        lock.close()
+        if lock is not None:
+            STATE.unlink(missing_ok=True)
+            lock.close()
 
 
 def run() -> int:
@@ -279,7 +299,7 @@ def run() -> int:
             valkey_port = urlsplit(redis_url).port
             parts_wait(supervisord, lambda: [] if redis_answers(valkey_port) else ["valkey"])
         if development:
-            manage_or_fail("the demo", "seed_demo", env=env)
+            manage_or_fail("the demo", "seed_demo", env=env | ONCE)
         parts_wait(supervisord, lambda: parts_missing(port=port, flower_port=flower_port, development=development))
         servers_check(env)
         state_write("ready", port=port, flower_port=flower_port)
@@ -293,7 +313,8 @@ def run() -> int:
         return 0
     finally:
         signals_set(signal.SIG_IGN)
-        state_write("stopping")
+        with suppress(OSError):  # a full disk keeps nobody from stopping
+            state_write("stopping")
         if supervisord is not None:
             supervisord_stop(supervisord)
         follower.ended.set()

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import debian
@@ -52,7 +53,7 @@ def port_answers(port: int) -> bool:
 def redis_answers(port: int) -> bool:
     """Whether a Redis or Valkey on this loopback port takes commands; one that is still reading its files does not."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             connection.sendall(b"PING\r\n")
             return not (connection.recv(64) or b"-LOADING").startswith(b"-LOADING")
     except OSError:
@@ -79,8 +80,10 @@ def pid_is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    stat = Path(f"/proc/{pid}/stat")
-    return not (stat.exists() and ") Z " in stat.read_text())
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return not Path("/proc/self/stat").exists()  # it has ended meanwhile, or there is no /proc (macOS)
 
 
 def processes() -> dict[int, tuple[int, str]]:
@@ -121,17 +124,18 @@ def pidfile_kill(pidfile: Path) -> None:
 def tree_stop(root: int) -> None:
     """Stop a process by SIGTERM, and kill it and every descendant that is left after its own patience.
 
-    supervisord stops five programs one after another, up to 15 s each.
+    supervisord stops five programs one after another, web within 30 s and each other within 15 s.
     """
     tree = descendants(root)
     os.kill(root, signal.SIGTERM)
     try:
-        wait_until(lambda: not pid_is_alive(root), seconds=80, what="the process to stop")
+        wait_until(lambda: not pid_is_alive(root), seconds=100, what="the process to stop")
     except TimeoutError:
         tree |= descendants(root)
     for pid in tree:
         if pid_is_alive(pid):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def descendants(root: int) -> set[int]:
@@ -233,9 +237,13 @@ class Valkey:
                 [self.binary, str(config)], stdout=log, stderr=log, start_new_session=True, env=env
             )
         started = self.process
-        wait_until(
-            lambda: redis_answers(self.port) or started.poll() is not None, what=f"{self.binary} on port {self.port}"
-        )
+        try:
+            wait_until(
+                lambda: redis_answers(self.port) or started.poll() is not None, what=f"{self.binary} at {self.port}"
+            )
+        except BaseException:
+            self.stop(kill=True)
+            raise
         if started.poll() is not None:
             raise TimeoutError(f"{self.binary} ended at once; see {self.folder / 'server.log'}")
 
@@ -313,7 +321,11 @@ class MariaDB:
         try:
             wait_until(lambda: port_answers(self.port) or self.process.poll() is not None, what="MariaDB to start")
         except TimeoutError as error:
+            self.stop(kill=True)
             fail(f"{error}; see {log}")
+        except KeyboardInterrupt:
+            self.stop(kill=True)
+            raise
         if self.process.poll() is not None:
             fail(f"MariaDB ended at once; see {log}")
 

@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
     lock = lock_take(TEST / "lock")
     if lock is None:
         fail("script/test is already running here: wait for it, or set VAR_DIR to another folder.")
-    for pidfile in TEST.glob("*/server.pid"):
+    for pidfile in TEST.glob("**/server.pid"):
         pidfile_kill(pidfile)
     database = MariaDB(TEST / "mariadb")
     database.find()
@@ -141,9 +141,9 @@ def main(arguments: list[str]) -> int:
         "ENV_FILE": os.devnull,
     }
     began = time.monotonic()
-    with working("Starting a private MariaDB"):
-        database.start()
     try:
+        with working("Starting a private MariaDB"):
+            database.start()
         step("Linters and contracts")
         clean = checks_run(env)
         tested = 0
@@ -185,7 +185,12 @@ def pytest_run(suite: str, options: list[str], *, env: dict[str, str]) -> int:
     """Run one suite on every core, unless its arguments say otherwise; pytest's exit code."""
     parallel = [] if any(option.startswith("-n") for option in options) else ["-n", str(os.cpu_count() or 2)]
     command = [program("pytest"), *parallel, "--dist", "loadscope", "-p", "tests.progress", "--suite", suite, *options]
-    return subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL) as pytest:
+        try:
+            return pytest.wait()
+        except KeyboardInterrupt:
+            pytest.wait()  # Ctrl-C reaches it as well: it stops what its tests started
+            raise
 
 
 if __name__ == "__main__":

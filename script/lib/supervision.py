@@ -51,7 +51,7 @@ def supervisord_config(commands: dict[str, list[str]], *, environment: dict[str,
             "autorestart=true",
             "startsecs=1",
             "startretries=1000000",
-            "stopwaitsecs=15",
+            f"stopwaitsecs={30 if name == 'web' else 15}",
             # Valkey must outlive the others' last writes; it has no children to signal.
             "stopasgroup=true",
             "killasgroup=true",
@@ -105,11 +105,15 @@ class ProgramEnds:
 
     def __init__(self) -> None:
         self.log = LOGS / "supervisord.log"
-        self.offset = self.log.stat().st_size if self.log.exists() else 0
+        self.offset = len(self._read())
+
+    def _read(self) -> bytes:
+        return self.log.read_bytes() if self.log.exists() else b""
 
     def counted(self) -> Counter[str]:
         """Number of ends by the program's name."""
-        text = self.log.read_bytes()[self.offset :].decode("utf-8", "replace") if self.log.exists() else ""
+        log = self._read()
+        text = log[self.offset if self.offset <= len(log) else 0 :].decode("utf-8", "replace")  # 0: it was rotated
         return Counter(re.findall(r"exited: (\w+)", text))
 
 

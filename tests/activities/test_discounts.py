@@ -6,8 +6,7 @@ from decimal import ROUND_UP, Context, Decimal, localcontext
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as trying
+from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.discounts import Quote, discount_quote
@@ -15,7 +14,6 @@ from activities.discounts import Quote, discount_quote
 D = Decimal
 NONE = D("0.00")
 CHECKOUT = Path(__file__).resolve().parents[2] / "docs/checkout.md"
-patiently = trying(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass
@@ -74,7 +72,6 @@ anything = st.one_of(
 )
 
 
-@patiently
 @given(terms=anything, amount=cents)
 def test_discount_and_payable_add_up_and_neither_is_negative(terms, amount):
     quote = discount_quote(terms=terms, amount=amount)
@@ -88,7 +85,6 @@ def test_discount_and_payable_add_up_and_neither_is_negative(terms, amount):
         assert quote.payable >= terms.min_payable
 
 
-@patiently
 @given(terms=anything, amount=cents, more=st.integers(1, 100_000))
 def test_larger_order_never_gets_less_off_nor_pays_less_where_the_coupon_applies(terms, amount, more):
     smaller = discount_quote(terms=terms, amount=amount)
@@ -98,7 +94,6 @@ def test_larger_order_never_gets_less_off_nor_pays_less_where_the_coupon_applies
         assert larger.payable >= smaller.payable
 
 
-@patiently
 @given(terms=anything, amount=cents)
 def test_arithmetic_does_not_depend_on_the_callers_precision_or_rounding(terms, amount):
     expected = discount_quote(terms=terms, amount=amount)

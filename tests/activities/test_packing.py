@@ -3,16 +3,12 @@
 import gzip
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as trying
+from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.packing import MIN_BYTES, packed, tail_pack, takes_gzip
 
-patiently = trying(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-
-@patiently
 @given(head=st.binary(max_size=100), tail=st.binary(min_size=MIN_BYTES, max_size=3 * MIN_BYTES))
 def test_stream_is_one_and_gives_back_head_and_tail(head, tail):
     tail_packed = tail_pack(tail)

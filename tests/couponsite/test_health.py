@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -27,9 +28,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
-    """A server that answers slowly is no fault here, nor is a clock that was read long before ours."""
+    """A server that answers slowly is no fault here."""
     monkeypatch.setattr(health, "PING_TIMEOUT_S", PATIENCE_S)
-    monkeypatch.setattr(checks, "CLOCK_DIFFERENCE_S", PATIENCE_S)
 
 
 def failing(client) -> dict[str, str]:
@@ -228,13 +228,27 @@ def test_old_version_replica_and_wrong_clock_are_named():
         aof_written=True,
         policy="noeviction",
         memory_bytes=1,
-        clock_us=0,
+        clock_off_s=1.1,
     )
     assert [code for code, _text, _hint in checks._redis_faults(facts)] == [
         "coupons.E101",
         "coupons.E104",
         "coupons.E105",
     ]
+    right = dataclasses.replace(facts, version="6.2.0", role="master", clock_off_s=0.9)
+    assert list(checks._redis_faults(right)) == []
+
+
+def test_clock_of_redis_is_as_far_off_as_it_must_be_however_long_the_answer_took(monkeypatch):
+    """Ours is read before and after: what lies between is no difference."""
+    [(seconds, micros)] = [store.client().time()]
+    now = seconds + micros / 1_000_000
+    for before, after, off_s in ((now - 60, now + 60, 0), (now + 7, now + 7, 7), (now - 9, now - 9, 9)):
+        clock = iter((before, after))
+        monkeypatch.setattr(store, "time", SimpleNamespace(time=lambda clock=clock: next(clock)))
+        monkeypatch.setattr(store.redis.Redis, "time", lambda _client: (seconds, micros))
+        [facts] = store.server_facts()
+        assert facts.clock_off_s == pytest.approx(off_s, abs=0.001)
 
 
 def test_disk_that_took_no_write_is_named():

@@ -231,7 +231,7 @@ class System:
         def is_empty() -> bool:
             try:
                 return queue_lengths([shard_of(activity.pk)]) == [0]
-            except STORE_FAULTS:  # of a cluster whose nodes have not found together again
+            except STORE_FAULTS:  # of a cluster whose nodes do not see each other yet
                 return False
 
         wait_until(is_empty, what="the drain")

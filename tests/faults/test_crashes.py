@@ -198,7 +198,7 @@ def test_r10_one_shopper_wins_two_activities_of_one_shard_over_http(system):
 
 
 def test_r12_sale_on_three_masters_one_of_which_is_killed_loses_and_doubles_nothing(system, settings):
-    cluster = Cluster(system.folder / "cluster", system.valkey.binary)
+    cluster = Cluster(system.folder / "cluster", system.valkey.binary, node_timeout_ms=2000)
     cluster.start()
     system.redis_url = settings.REDIS_URL = cluster.url
     try:
@@ -252,7 +252,7 @@ def test_readyz_flips_and_recovers_when_redis_stops_and_starts(system):
     assert store.time_us() > 0
     stand_still(system.valkey.process.pid)  # it hangs instead
     status, missing = readyz_read(system)
-    assert (status, missing["shards"], missing["database"]) == (503, "unknown without Redis", "")
+    assert (status, missing["shards"]) == (503, "unknown without Redis")
     os.kill(system.valkey.process.pid, signal.SIGCONT)
     wait_until(lambda: readyz(system) == 200, what="ready once more")
 
@@ -293,8 +293,10 @@ def test_readyz_flips_and_recovers_when_the_database_hangs_stops_and_starts(own_
 
     wait_until(lambda: status() == 200, what="ready")
     stand_still(own_database.process.pid)
+    began = time.monotonic()
     assert status() == 503
-    assert health.PING_TIMEOUT_S == 1  # so long it waited for a database that hangs, which it asks once
+    assert health.PING_TIMEOUT_S == 1  # so long it waits for a database that hangs
+    assert time.monotonic() - began < PATIENCE_S / 2  # and not for as long as this test's own connection would
     os.kill(own_database.process.pid, signal.SIGCONT)
     wait_until(lambda: status() == 200, what="ready again")
     connection.close()

@@ -65,11 +65,10 @@ def test_r05_sentinel_promotes_the_replica_and_the_sale_goes_on_with_exact_count
     with pytest.raises(store.StoreUnavailable):  # nothing was sent, so nothing can have happened
         press(activity, 50)
 
-    # Sentinel promotes no replica whose master has been away for ten times as long as makes it dead.
-    dead_after_ms = max(1000, 1000 * (time.monotonic() - killed_at))
-    sentinel.sentinel_set("shop", "down-after-milliseconds", int(dead_after_ms))
-
     def reopened() -> bool:
+        # Sentinel promotes no replica whose master has been away for ten times as long as makes it dead.
+        dead_after_ms = max(1000, 1000 * (time.monotonic() - killed_at))
+        sentinel.sentinel_set("shop", "down-after-milliseconds", int(dead_after_ms))
         try:
             ledger_compare(rebuild=lambda activity_id: activity_rebuild(activity_id=activity_id))
             outcome = press(activity, 1)

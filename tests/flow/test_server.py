@@ -109,6 +109,11 @@ def server(request, tmp_path_factory) -> Iterator[RunningServer]:
                     os.kill(pid, signal.SIGKILL)
 
 
+def run(*command: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A command at the root of the repository, to its end."""
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
 @pytest.mark.flow
 class TestServer:
     """In this order, on one server: each step is what a newcomer would do next."""
@@ -132,16 +137,13 @@ class TestServer:
 
         wait_until(issued, what="the coupon to be issued")
         assert set(states) <= {"pending", "issued"}
-        stored = subprocess.run(
-            [str(ROOT / ".venv/bin/python"), "manage.py", "shell", "-v", "0", "-c", STORED],
-            cwd=ROOT, env=server.env, capture_output=True, text=True,
-        )  # fmt: skip
+        stored = run(".venv/bin/python", "manage.py", "shell", "-v", "0", "-c", STORED, env=server.env)
         assert stored.stdout.splitlines() == ["1", "every second"]
 
     def test_walk_of_the_readme_runs_as_written_from_the_button_to_the_refund_and_back(self, server):
         readme = (ROOT / "README.md").read_text().split("## The API for checkout")[1]
         walk = re.search(r"```sh\n(.*?)```", readme, re.DOTALL)[1].replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
-        done = subprocess.run(["sh", "-eu", "-c", walk], cwd=ROOT, env=server.env, capture_output=True, text=True)
+        done = run("sh", "-eu", "-c", walk, env=server.env)
         assert done.returncode == 0, done.stderr
         won, available, redeemed, rolled_back, again = [json.loads(line) for line in done.stdout.splitlines()]
         assert (won["code"], won["seq"]) == ("SEIZED", 1)
@@ -179,23 +181,21 @@ class TestServer:
 
     def test_manage_py_in_another_terminal_finds_the_embedded_redis(self, server):
         env = {name: value for name, value in server.env.items() if name not in ("PORT", "FLOWER_PORT")}
-        done = subprocess.run(
-            [str(ROOT / ".venv/bin/python"), "manage.py", "preheat"], cwd=ROOT, env=env, capture_output=True, text=True
-        )
+        done = run(".venv/bin/python", "manage.py", "preheat", env=env)
         assert done.returncode == 0, done.stderr
         answers = json.loads(done.stdout)
         # Of the six the one that ended a day ago is settled within a minute, and not looked at any more.
         assert answers["current"] + answers.get("applied", 0) in (5, 6)
 
     def test_second_start_reports_the_running_one(self, server):
-        again = subprocess.run([str(ROOT / "script/server")], env=server.env, capture_output=True, text=True)
+        again = run("script/server", env=server.env)
         assert again.returncode == 0
         assert f"already running here (pid {server.process.pid})" in again.stdout
         assert f"http://127.0.0.1:{server.port}/admin/" in again.stdout
 
     def test_port_in_use_is_one_line_and_exit_code_2(self, server, tmp_path):
         env = {**server.env, "VAR_DIR": str(tmp_path / "var")}
-        refused = subprocess.run([str(ROOT / "script/server")], env=env, capture_output=True, text=True)
+        refused = run("script/server", env=env)
         assert refused.returncode == 2
         assert refused.stderr.strip() == f"error: PORT={server.port} is in use by another program: choose another port."
 

@@ -17,7 +17,7 @@ def test_line_names_suite_count_failures_time_and_what_has_been_at_work_longest(
     shown.pytest_runtest_logstart("tests/a.py::second")
     shown.pytest_runtest_logstart("tests/b.py::third")
     for when in ("setup", "call", "teardown"):
-        shown.pytest_runtest_logreport(SimpleNamespace(failed=when == "call"))
+        shown.pytest_runtest_logreport(SimpleNamespace(failed=when != "setup", nodeid="tests/a.py::first"))
     shown.pytest_runtest_logfinish("tests/a.py::first")
     expected = "cluster: 1 of 1,071, 1 failed, 3 min 20 s, longest at work: tests/a.py::second (41 s)"
     assert shown.line(now=now[0] + 41) == expected

@@ -55,8 +55,15 @@ def test_after_ten_minutes_without_anything_it_names_what_never_answered(clock, 
     with pytest.raises(SystemExit) as refused:
         server.parts_wait(ALIVE, lambda: ["web", "flower"] if clock.now < 100 else ["flower"])
     assert refused.value.code == 2
-    assert "error: never answered in 10 min 0 s: flower; see the lines above" in capsys.readouterr().err
+    assert "error: nothing more has answered for 10 min 0 s, missing: flower; see" in capsys.readouterr().err
     assert 700 <= clock.now < 701
+
+
+def test_part_that_comes_and_goes_is_no_progress(clock, capsys):
+    with pytest.raises(SystemExit):
+        server.parts_wait(ALIVE, lambda: ["web", "flower"] if int(clock.now) % 2 else ["web"])
+    assert clock.now < 602
+    assert "missing: web" in capsys.readouterr().err
 
 
 def test_supervisord_that_ended_is_waited_for_no_longer(clock, capsys):

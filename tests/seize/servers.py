@@ -49,7 +49,7 @@ def served(front: Counted, *, kind: str, **options: object) -> Iterator[Server]:
     config = uvicorn.Config(
         front, host="127.0.0.1", port=port_pick(), http=protocol, loop="uvloop", ws="none", interface="asgi3",
         lifespan="off", access_log=False, log_level="warning", proxy_headers=False, server_header=False,
-        **{"timeout_graceful_shutdown": PATIENCE_S, **options},
+        **{"timeout_graceful_shutdown": PATIENCE_S, "timeout_keep_alive": PATIENCE_S, **options},
     )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=_run, args=(server, config, front), daemon=True)

@@ -93,7 +93,7 @@ def test_quota_comes_back_step_by_step():
 def test_in_no_window_of_a_second_of_hammering_more_than_the_quota_gets_through(asks, window_ms):
     load(starts_ms=in_an_hour_ms(), **access(asks=asks, window_ms=window_ms))
     let_through_ms: list[int] = []
-    for _ask in hammering(1.2, until=asks, of=let_through_ms):  # it is no wall
+    for _ask in hammering(1.2, until=asks, of=let_through_ms):  # and not everybody is refused
         [told] = outcomes((7, 1))
         if told.refusal is Refusal.NOT_STARTED:
             let_through_ms.append(told.now_ms)
@@ -151,9 +151,10 @@ def test_memory_of_two_turns_ago_is_forgotten_and_of_the_last_one_is_not(server)
 
 def memory_is_forgotten_after(turn: int, server) -> None:
     load(starts_ms=in_an_hour_ms(), **access(asks=1, window_ms=LONGEST_MS))
+    began_us = store.time_us()
     assert ask((7, 1), (8, 1)) == ["NOT_STARTED"] * 2
     now, other = (KEYS.asked_even, KEYS.asked_odd) if turn % 2 == 0 else (KEYS.asked_odd, KEYS.asked_even)
-    assert 300_000 < server.pttl(now) <= 600_000
+    assert 600_000 - (store.time_us() - began_us) / 1000 - 1 <= server.pttl(now) <= 600_000
     noted = server.hgetall(now)
     server.hset(other, mapping={**noted, "_": str(turn - 1)})  # as if it had been noted in the turn before
     server.delete(now)
@@ -201,9 +202,7 @@ def test_rate_grows_from_a_tenth_while_it_warms_up():
         wanted = load(total=1000, starts_ms=store.time_us() // 1000 - since_ms, **access(rate=1000, ramp_ms=HOUR_MS))
         told = outcomes(*[(user, 1) for user in range(1, 257)])
         warm = min(1, (told[0].now_ms - wanted.starts_ms) / HOUR_MS)
-        at_once = math.ceil(
-            math.floor(1000 * (0.1 + 0.9 * warm)) / 5
-        )  # 20, 110 and 200, and a bit more on a slow machine
+        at_once = math.ceil(math.floor(1000 * (0.1 + 0.9 * warm)) / 5)  # 20, 110 and 200; slow machines are later
         assert sum(isinstance(one, Won) for one in told) == at_once
 
 
@@ -306,7 +305,7 @@ def test_ten_percent_are_ten_percent_of_a_hundred_thousand_to_half_a_percent():
     assert 9_500 <= number <= 10_500
 
 
-@trying(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@trying(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 2**62))
 def test_widening_a_gray_release_never_takes_anybody_away(one, other, first):
     users = range(first, first + 250)

@@ -111,12 +111,14 @@ def test_close_of_another_activity_with_this_id_does_nothing(server):
 
 def test_fence_has_one_owner_until_its_lease_is_over(server):
     load()
-    assert desk.rebuild_begin(activity_id=ACTIVITY, token="a", lease_ms=150) == 0
-    assert 0 < desk.rebuild_begin(activity_id=ACTIVITY, token="b", lease_ms=150) <= 150
+    assert desk.rebuild_begin(activity_id=ACTIVITY, token="a", lease_ms=3_600_000) == 0
+    assert 0 < desk.rebuild_begin(activity_id=ACTIVITY, token="b", lease_ms=150) <= 3_600_000
     assert seize().refusal is Refusal.NOT_READY
-    while desk.rebuild_begin(activity_id=ACTIVITY, token="b", lease_ms=10_000):
+    load(activity_id=21)
+    assert desk.rebuild_begin(activity_id=21, token="a", lease_ms=50) == 0
+    while desk.rebuild_begin(activity_id=21, token="b", lease_ms=3_600_000):
         pass
-    assert desk.rebuild_begin(activity_id=ACTIVITY, token="a", lease_ms=150) > 0
+    assert desk.rebuild_begin(activity_id=21, token="a", lease_ms=50) > 0
 
 
 def test_fence_of_a_former_process_does_not_count(server):

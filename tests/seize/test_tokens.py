@@ -116,7 +116,7 @@ def test_p17_bad_tokens_are_refused(changes):
     at=st.integers(0, 200),
 )
 @example(name="exp", value=None, damage=None, at=0)
-@hypothesis_settings(max_examples=400, deadline=None)
+@hypothesis_settings(max_examples=400)
 def test_short_way_never_says_yes_where_pyjwt_says_no(name, value, damage, at):  # fmt: skip
     """And it does say yes to the plain case, see below."""
     tokens._trusted_headers.clear()

@@ -81,7 +81,7 @@ def test_row_locked_by_somebody_else_is_waited_for_at_most_seconds_and_tried_aga
     with connection.cursor() as cursor:
         cursor.execute(database_read()["OPTIONS"]["init_command"])  # as every session of the product begins
         cursor.execute("SELECT @@SESSION.innodb_lock_wait_timeout")
-        assert cursor.fetchone()[0] < 30
+        assert cursor.fetchone()[0] == 2
     assert drain(activity) == DrainResult(shard=shard_of(activity.pk), deferred=1)
     connection.close()  # the next session is as patient as the others of the tests
     let_go.set()

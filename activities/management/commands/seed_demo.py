@@ -1,5 +1,6 @@
 """``manage.py seed_demo``: a superuser and a few activities to try (development only)."""
 
+from copy import copy
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ from django.utils import timezone
 
 from activities import drafts, services
 from activities.audit import COMMAND_LINE
+from activities.contention import contention_retried
 from activities.models import Activity
 from seize.management.base import Command as BaseCommand
 from seize.management.base import UsageError
@@ -40,6 +42,19 @@ def demo_activities(*, now: datetime) -> list[tuple[Activity, datetime]]:
     ]  # fmt: skip
 
 
+@contention_retried
+@transaction.atomic
+def _activity_make(demo: Activity, *, published_at: datetime, now: datetime) -> Activity:
+    """Save and publish an activity, or neither: the next run takes one that exists for published."""
+    activity = copy(demo)
+    activity.status = Activity.Status.APPROVED
+    drafts.activity_draft_save(activity=activity, now=now, by=COMMAND_LINE)
+    services.activity_publish(activity_id=activity.pk, now=published_at, by=COMMAND_LINE)
+    if activity.name.startswith("暂停中"):
+        services.activity_pause(activity_id=activity.pk, now=now, by=COMMAND_LINE)
+    return activity
+
+
 class Command(BaseCommand):
     help = "Create the superuser admin/admin and six demo activities unless they are there (development only)."
 
@@ -53,10 +68,5 @@ class Command(BaseCommand):
         for activity, published_at in demo_activities(now=now):
             if Activity.objects.filter(name=activity.name).exists():
                 continue
-            with transaction.atomic():  # an activity that is there counts as published the next time
-                activity.status = Activity.Status.APPROVED
-                drafts.activity_draft_save(activity=activity, now=now, by=COMMAND_LINE)
-                services.activity_publish(activity_id=activity.pk, now=published_at, by=COMMAND_LINE)
-                if activity.name.startswith("暂停中"):
-                    services.activity_pause(activity_id=activity.pk, now=now, by=COMMAND_LINE)
-            self.stdout.write(f"created activity {activity.pk}: {activity.name}")
+            made = _activity_make(activity, published_at=published_at, now=now)
+            self.stdout.write(f"created activity {made.pk}: {made.name}")
