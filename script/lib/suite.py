@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -117,6 +118,7 @@ def checks_run(env: dict[str, str]) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Set up, check, test; the exit code of pytest, or 1 when a linter objects."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     setup(development=True)
     TEST.mkdir(parents=True, exist_ok=True)
     lock = lock_take(TEST / "lock")
@@ -185,11 +187,12 @@ def pytest_run(suite: str, options: list[str], *, env: dict[str, str]) -> int:
     """Run one suite on every core, unless its arguments say otherwise; pytest's exit code."""
     parallel = [] if any(option.startswith("-n") for option in options) else ["-n", str(os.cpu_count() or 2)]
     command = [program("pytest"), *parallel, "--dist", "loadscope", "-p", "tests.progress", "--suite", suite, *options]
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL) as pytest:
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, start_new_session=True) as pytest:
         try:
             return pytest.wait()
         except KeyboardInterrupt:
-            pytest.wait()  # Ctrl-C reaches it as well: it stops what its tests started
+            os.killpg(pytest.pid, signal.SIGINT)  # once, whether by Ctrl-C or by kill: it stops what its tests started
+            pytest.wait()
             raise
 
 
