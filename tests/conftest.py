@@ -95,15 +95,12 @@ class Cluster:
     def __init__(self, folder: Path, binary: str, *, node_timeout_ms: int = 1000 * PATIENCE_S) -> None:
         """:param node_timeout_ms: after so long a node that does not answer its neighbours is taken for dead."""
         shutil.rmtree(folder, ignore_errors=True)
+        self.node_timeout_ms = node_timeout_ms
         self.nodes = [
             Valkey(
                 folder / str(number),
                 binary=binary,
-                extra=(
-                    "cluster-enabled yes",
-                    f"cluster-port {port_pick()}",
-                    f"cluster-node-timeout {node_timeout_ms}",
-                ),
+                extra=("cluster-enabled yes", f"cluster-port {port_pick()}", "cluster-node-timeout 2000"),
             )
             for number in range(3)
         ]
@@ -128,15 +125,18 @@ class Cluster:
             for other in self.nodes:
                 bus = int(next(line for line in other.extra if "cluster-port" in line).split()[1])
                 client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
+        self._wait(clients)  # nodes with little patience find each other sooner
         for client in clients:
-            wait_until(
-                lambda client=client: (
-                    "cluster_state:ok" in str(client.execute_command("CLUSTER", "INFO"))
-                    or client.cluster("INFO").get("cluster_state") == "ok"
-                ),
-                what="the cluster",
-            )
+            client.config_set("cluster-node-timeout", self.node_timeout_ms)
+        self._wait(clients)
+        for client in clients:
             client.close()
+
+    @staticmethod
+    def _wait(clients: list[redis.Redis]) -> None:
+        """Until every node says that it is well with the cluster."""
+        for client in clients:
+            wait_until(lambda client=client: client.cluster("INFO")["cluster_state"] == "ok", what="the cluster")
 
     def stop(self) -> None:
         for node in self.nodes:

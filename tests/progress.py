@@ -59,9 +59,10 @@ class Progress:
             self.failed.add(report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self) -> None:
+    def pytest_testnodedown(self, error: object) -> None:
         """What a worker that crashed was at will never be finished; what others are at is noted when they go on."""
-        self.at_work.clear()
+        if error:
+            self.at_work.clear()
 
     def line(self, *, now: float) -> str:
         """What a reader wants to know of a run that goes on."""
