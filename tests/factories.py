@@ -40,6 +40,11 @@ def percent_terms() -> dict[str, object]:
     return {"kind": "PERCENT", "amount_off": None, "pay_percent": 80, "max_off": Decimal("50.00")}
 
 
+def moments_from(now: datetime, fields: dict[str, object]) -> dict[str, object]:
+    """The same fields, where each that is so long from now is the moment."""
+    return {name: now + value if isinstance(value, timedelta) else value for name, value in fields.items()}
+
+
 def approved(**fields: object) -> Activity:
     """An activity that may be published."""
     return DraftFactory(status="APPROVED", **fields)

@@ -14,7 +14,7 @@ from activities.checkout import Entered, Refused, Unusable, coupon_quote, coupon
 from activities.contention import ContentionLost
 from activities.expiry import coupons_expire
 from activities.models import Activity, Coupon, Redemption
-from tests.factories import DraftFactory, issued, offer, percent_terms
+from tests.factories import DraftFactory, issued, moments_from, offer, percent_terms
 
 pytestmark = pytest.mark.django_db(transaction=True)
 D = Decimal
@@ -117,8 +117,7 @@ def test_order_ids_that_differ_in_case_are_two_orders(coupon):
 )
 def test_coupon_that_does_not_apply_is_refused_and_nothing_changes(coupon, change, amount, why):
     now = timezone.now()
-    moments = {name: now + value for name, value in change.items() if isinstance(value, timedelta)}
-    Coupon.objects.filter(pk=coupon.pk).update(**{**change, **moments})
+    Coupon.objects.filter(pk=coupon.pk).update(**moments_from(now, change))
     before = Coupon.objects.filter(pk=coupon.pk).values().get()
     assert refused(redeem(coupon, amount=amount, now=now), why)
     quote = coupon_quote(coupon_id=coupon.pk, user_id=7, order_amount=D(amount), now=now)

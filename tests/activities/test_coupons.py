@@ -10,7 +10,7 @@ from django.utils import timezone
 from activities.coupons import coupon_of, coupons_insert
 from activities.models import Coupon
 from seize.claims import Claim
-from tests.factories import DraftFactory, percent_terms
+from tests.factories import DraftFactory, moments_from, percent_terms
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,9 +39,7 @@ def columns(coupon: Coupon) -> dict[str, object]:
     ],
 )
 def test_every_column_is_the_one_that_saving_the_coupon_would_write(terms):
-    now = timezone.now()
-    moments = {name: now + value for name, value in terms.items() if isinstance(value, timedelta)}
-    activity = DraftFactory(stock_total=100, per_user_limit=2, **{**terms, **moments})
+    activity = DraftFactory(stock_total=100, per_user_limit=2, **moments_from(timezone.now(), terms))
     activity.refresh_from_db()
     claims = claims_of(activity, 1, 2, 3, 2**63 - 1)
     coupons_insert(claims=claims, activity=activity)

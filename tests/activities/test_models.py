@@ -10,7 +10,7 @@ from django.db.models import ProtectedError
 from django.utils import timezone
 
 from activities.models import Activity, Coupon
-from tests.factories import DraftFactory, percent_terms
+from tests.factories import DraftFactory, moments_from, percent_terms
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
@@ -37,9 +37,7 @@ WRONG = [
 
 
 def draft(fields: dict[str, object]) -> Activity:
-    now = timezone.now()
-    moments = {name: now + value for name, value in fields.items() if isinstance(value, timedelta)}
-    return DraftFactory.build(**{**fields, **moments})
+    return DraftFactory.build(**moments_from(timezone.now(), fields))
 
 
 @pytest.mark.parametrize("fields", WRONG, ids=[f"{n}-{'-'.join(fields)}" for n, fields in enumerate(WRONG)])

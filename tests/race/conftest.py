@@ -42,6 +42,13 @@ def crowd(count: int, press: Callable[[int], object]) -> list[object]:
     return results
 
 
+def harm_seen(harm: Callable[[], int], *, over: int) -> int:
+    """The harm of the first of some crowds that exceeds ``over``: that each crowd does harm is no promise."""
+    seen: list[int] = []
+    wait_until(lambda: seen.append(harm()) or seen[-1] > over, what=f"harm over {over}")
+    return seen[-1]
+
+
 def press_http(port: int, token: str, body: dict[str, object]) -> tuple[int, dict[str, object]]:
     """One real request on a connection of its own; status and body."""
     request = urllib.request.Request(
