@@ -6,11 +6,9 @@ import io
 import json
 import re
 import threading
-import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -37,15 +35,7 @@ from sync.roles import roles_create
 from tests.factories import DraftFactory, drain, issued, offer
 from tests.sync.stage import press
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
-    """No fragment is remembered; and none comes due by itself, for the clock stands still."""
-    watching.fragments_forget()
-    stopped = time.monotonic()
-    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: stopped))
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_fragment_due")]
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The fragment in front of Django: the view's own bytes, and only for those whom the view has let in."""
 
 import re
-import time
-from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -16,17 +14,9 @@ from tests.factories import offer
 from tests.seize.servers import Counted, ask, raw_request, served
 from tests.sync.stage import press
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_fragment_due")]
 
 ID_OF_19_DIGITS = 2234567890123456789
-
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
-    """Nothing is remembered; and nothing comes due by itself, for the clock stands still."""
-    watching.fragments_forget()
-    stopped = time.monotonic()
-    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: stopped))
 
 
 @pytest.fixture
